@@ -4,6 +4,7 @@
 //! its way until the other process has acknowledged it.
 
 mod accepting;
+mod ending;
 mod outgoing;
 pub(super) mod states;
 
@@ -33,7 +34,7 @@ use self::outgoing::Outgoing;
 use super::giving::{End, Giving};
 use super::giving_back::NotReturned;
 use super::leaving::{Leaving, Updates};
-use super::line::{FLUSH_INTERVAL, Incoming, Line, ends, nanos, now, runs_on};
+use super::line::{FLUSH_INTERVAL, Incoming, Line, nanos, now, runs_on};
 use super::listing::Listing;
 use super::requester::{Conclusion, Requester, reap};
 use super::timeouts::MAILBOX_TIMEOUT;
@@ -162,8 +163,17 @@ impl<'g> Attempt<'g> {
         asked.is_full().then(|| now().saturating_add(nanos(FLUSH_INTERVAL)))
     }
 
-    /// Says that this process is busy with one that takes over; from COMMIT on, that one answers.
+    /// Says that this process is busy with one that takes over; from COMMIT on, that one answers, as long as it runs.
     fn turn_others_away(&self) {
+        if self.accepting.stands_in() {
+            let successor = process_text(self.line.peer.pid);
+            return self.giving.turn_away(|| {
+                format!(
+                    "{successor} has taken over, but does not run (stopped or hanging), and the old one, which answers here and accepts \
+                     connections meanwhile, cannot end it: let that process run (SIGCONT), or end it"
+                )
+            });
+        }
         if self.giver.phase() >= Phase::Commit {
             self.giving.refused.borrow_mut().look(Duration::ZERO);
             return;
@@ -535,51 +545,6 @@ impl<'g> Attempt<'g> {
         End::Back
     }
 
-    /// Ends the other process, which may still use what it was given; says whether it is over.
-    fn end_peer(&self) -> bool {
-        let is_over = self.process.as_ref().is_some_and(ends);
-        if !is_over {
-            let pid = self.line.peer.pid;
-            tracing::error!(
-                pid,
-                "the other process cannot be ended: connections that it may still use are reset"
-            );
-        }
-        is_over
-    }
-
-    /// Ends the new process, which was asked to commit and does not answer as it should, so that this one can take everything back.
-    fn end_committing(&mut self, failure: Failure) {
-        if self.process.as_ref().is_some_and(ends) {
-            return self.giver.on_ended(failure);
-        }
-        let pid = self.line.peer.pid;
-        tracing::error!(
-            pid,
-            "the new process cannot be ended, and serves alone as soon as it runs: {failure}"
-        );
-        let reason = format!(
-            "process {pid} was asked to serve, and can neither be ended nor does it answer: it has the connections, and serves as soon \
-             as it runs; until then this process accepts new ones ({failure})"
-        );
-        if let Some(asked) = self.asked.take() {
-            self.child = asked.conclude(Conclusion::Continues, reason);
-        }
-        self.giver.on_not_ended(now());
-    }
-
-    /// Ends the new process, which is silent in its probation, so that this one can accept again.
-    fn end_silent(&mut self) {
-        let pid = self.line.peer.pid;
-        tracing::error!(
-            pid,
-            "the new process does not run any more (stopped or hanging), and is killed"
-        );
-        if self.end_peer() {
-            self.giver.on_closed();
-        }
-    }
-
     /// Probation is over: this process ends.
     fn finish(&mut self) {
         let (reply, is_said) = oneshot::channel();
@@ -588,30 +553,6 @@ impl<'g> Attempt<'g> {
         if is_said.blocking_recv().is_ok() {
             self.giver.main_process();
         }
-    }
-
-    fn accept_again(&mut self) -> End {
-        let pid = self.line.peer.pid;
-        // Two would be the process.
-        if runs_on(self.process.as_ref()) && self.end_peer() {
-            tracing::error!(
-                pid,
-                "the new process closed its connection to this one, and was killed"
-            );
-        }
-        reap(self.child.take());
-        tracing::error!(
-            pid,
-            "the new process ended during its probation: this one accepts connections again"
-        );
-        io::own_socket_files(true);
-        self.giving.set_access();
-        self.giving.sessions.early.reopen();
-        self.giving.contacts.deliver_to_all(|| Mail::AcceptAgain);
-        let reason = "it ended during its probation".to_owned();
-        self.news(HandoverNews::Ended(HandoverResult::StoodIn, reason));
-        self.become_again(|totals| HandoverChange::AcceptAgain { totals });
-        End::Back
     }
 
     /// Has control go on in the place of the other process, with what that has counted.

@@ -628,6 +628,9 @@ pub(crate) struct InNamespaces {
     /// A client from before.
     pub(crate) kept: Client,
     pub(crate) service: Service,
+    /// Where other processes find them.
+    #[expect(dead_code, reason = "it is removed with this")]
+    scratch: Scratch,
 }
 
 impl InNamespaces {
@@ -671,14 +674,14 @@ impl InNamespaces {
             .spawn()
             .unwrap();
         until("the handover", || (first.metric("strait_generation") == 1.0).then_some(()));
-        Some(Self { first, second, kept, service })
+        Some(Self { first, second, kept, service, scratch })
     }
 }
 
 #[test]
 fn processes_of_two_pid_namespaces_replace_each_other() {
     let Some(both) = InNamespaces::hand_over("probation: 1m") else { return };
-    let InNamespaces { mut first, mut second, mut kept, service: _service } = both;
+    let InNamespaces { mut first, mut second, mut kept, service: _service, .. } = both;
     let response = kept.get("/");
     assert_eq!((response.status, response.field("connection")), (200, None));
     assert_eq!(

@@ -11,8 +11,10 @@ use std::time::{Duration, Instant};
 use ::tls::Version;
 use rustix::process::{Signal, kill_process};
 
-use crate::handover::{InNamespaces, Successors, over_tls, process, upgraded, with_handover};
-use crate::kit::{Client, Scratch, Service, Strait, forward_to, get, until};
+use crate::handover::{
+    InNamespaces, Successors, over_tls, process, upgrade, upgraded, with_handover,
+};
+use crate::kit::{Client, Scratch, Service, Strait, forward_to, get, text, until};
 use crate::tls::certificates;
 use crate::tls_client::{self, TlsClient};
 
@@ -251,6 +253,18 @@ fn an_old_process_stands_in_for_one_that_is_stopped_and_that_it_cannot_end() {
     first.wait_for_log("this one accepts connections again until the new one");
     assert_eq!(first.metric("strait_generation"), 0.0);
     assert_eq!(finished(&first), before + 1.0, "what the other one counts is shown");
+    // Operators hear that at once.
+    let began = Instant::now();
+    for more in [&[][..], &["--back"]] {
+        let output = upgrade(&first, more);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(error.contains("has taken over, but does not run"), "{error}");
+    }
+    assert!(began.elapsed() < NOTICED_WITHIN, "{:?}", began.elapsed());
+    for untrue in ["is killed", "has killed it", "are reset"] {
+        assert_eq!(first.times_logged(untrue), 0, "{}", first.all_logged());
+    }
     thread::sleep(Duration::from_secs(4));
     let mut beside = Client::connect(first.listener);
     assert_eq!(beside.get("/").status, 200, "the probation would be over");

@@ -416,7 +416,7 @@ fn the_first_process_of_a_container_ends_at_its_first_signal_if_its_successor_is
 #[test]
 fn the_first_process_of_a_container_that_drains_after_its_probation_goes_on_at_a_first_signal() {
     let Some(both) = InNamespaces::hand_over_with_rest("probation: 0s") else { return };
-    let InNamespaces { mut first, mut second, mut kept, service } = both;
+    let InNamespaces { mut first, mut second, mut kept, service, .. } = both;
     let _ended = Successors(vec![second.id()]);
     first.wait_for_log("draining");
     kill_process(process(children_of(first.pid())[0]), Signal::TERM).unwrap();

@@ -16,12 +16,19 @@ pub(super) struct Accepting {
     kept: Option<Arc<[KeptListener]>>,
     /// The sockets of the admin interface where only this process answers.
     kept_admin: KeptAdmin,
+    /// Whether it accepts from all since the other one does not run.
+    stands_in: bool,
 }
 
 impl Accepting {
     /// Whether it accepts from all of its sockets.
     pub(super) const fn is_on(&self) -> bool {
         self.kept.is_none()
+    }
+
+    /// Whether it accepts from all of them in the place of the other one, which does not run.
+    pub(super) const fn stands_in(&self) -> bool {
+        self.stands_in
     }
 
     pub(super) const fn kept_admin(&self) -> KeptAdmin {
@@ -68,7 +75,8 @@ impl Attempt<'_> {
 
     /// Accepts connections beside the new process, which does not run and cannot be ended. Sessions for early data are the other one's:
     /// none are valid here, as it may run again.
-    pub(super) fn stand_in(&self) {
+    pub(super) fn stand_in(&mut self) {
+        self.accepting.stands_in = true;
         let pid = self.line.peer.pid;
         tracing::error!(
             pid,
@@ -80,7 +88,8 @@ impl Attempt<'_> {
     }
 
     /// The new process runs again, and is the process.
-    pub(super) fn stand_back(&self) {
+    pub(super) fn stand_back(&mut self) {
+        self.accepting.stands_in = false;
         let pid = self.line.peer.pid;
         tracing::warn!(pid, "the new process runs again: this one accepts no more connections");
         self.accept_kept_alone();

@@ -248,14 +248,18 @@ impl ConnectionTaker<'_> {
     /// Ends the other process, which is silent: this one goes on alone, with what it has by now.
     fn end_silent(&mut self) {
         let pid = self.taking.line.peer.pid;
-        tracing::error!(
-            pid,
-            "the old process does not run any more (stopped or hanging), and is killed"
-        );
         let is_over = self.taking.process.as_ref().is_some_and(ends);
         if is_over {
+            tracing::error!(
+                pid,
+                "the old process does not run any more (stopped or hanging): this one has killed it"
+            );
             self.taking.taker.on_closed(now());
         } else {
+            tracing::error!(
+                pid,
+                "the old process does not run any more (stopped or hanging), and this one cannot end it: this one gives up"
+            );
             self.taking.taker.stop_for_silence();
         }
     }
