@@ -82,6 +82,9 @@ fn a_variable_without_its_brace_and_one_with_a_map_are_no_yaml() {
     for (text, at, expected) in [
         ("workers: ${M:-{a: 1}}\n", (1, 10), "cannot contain a map; write the map itself"),
         ("limits: { drain_delay: ${M:-{a: 1}} }\n", (1, 24), "cannot contain a map"),
+        ("limits: ${M:-{ drain_delay: 1s }}\n", (1, 9), "cannot contain a map"),
+        ("limits: { drain_delay: ${M:-1s }\n", (1, 24), "the `}` of this variable is missing"),
+        ("a: 1\nb: [{ ü: ${M:-1s }]\nc: 2\n", (2, 10), "the `}` of this variable is missing"),
         ("limits: { drain_delay: ${DELAY, drain_max: 1s }\n", (1, 24), "the `}` of this variable"),
         ("limits: { drain_delay: ${DELAY:-1s\n", (1, 24), "the `}` of this variable is missing"),
     ] {

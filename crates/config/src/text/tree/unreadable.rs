@@ -12,7 +12,7 @@ pub(super) fn explain(text: &str, error: &ScanError) -> Stop {
     if let Some(stop) = tab(text, at).or_else(|| brackets(text, at)) {
         return stop;
     }
-    if let Some(stop) = variable(text, at) {
+    if let Some(stop) = open_variable(text, at).or_else(|| variable(text, at)) {
         return stop;
     }
     let hint = if error.info().contains("anchor") {
@@ -63,6 +63,23 @@ fn brackets(text: &str, at: Position) -> Option<Stop> {
     Some((Position { line: number, column }, problem))
 }
 
+/// A variable without its brace, on the line of the error or the one before: what ends it is the brace of the map around it, which
+/// has a space before it.
+fn open_variable(text: &str, at: Position) -> Option<Stop> {
+    let first = at.line.saturating_sub(1);
+    let mut lines = (1..).zip(text.lines()).filter(|(line, _)| (first..=at.line).contains(line));
+    lines.find_map(|(line, shown)| {
+        let place = shown.match_indices("${").find_map(|(place, _)| {
+            let found = shown.get(place..)?.split_inclusive('}').next()?;
+            let is_open = found.ends_with(" }") && !found.get(2..)?.contains('{');
+            let is_escaped = shown.get(..place)?.ends_with('$');
+            (is_open && !is_escaped && environment::is_named(found)).then_some(place)
+        })?;
+        let column = u32::try_from(shown.get(..place)?.chars().count()).ok()?.saturating_add(1);
+        Some((Position { line, column }, environment::no_end()))
+    })
+}
+
 /// A variable of the environment within `{ }` or `[ ]` that needs quotes (`environment::without_braces`), or that is none.
 fn variable(text: &str, at: Position) -> Option<Stop> {
     let (_, line) = lines_at(text, at).find(|(number, _)| *number == at.line)?;
@@ -73,8 +90,7 @@ fn variable(text: &str, at: Position) -> Option<Stop> {
     let column = u32::try_from(before.get(..place)?.chars().count()).ok()?.saturating_add(1);
     let found = line.get(place..)?.split_inclusive('}').next()?;
     let quoted = format!("write {found:?}");
-    // A brace behind a space is rather that of the map around it.
-    let problem = if !found.ends_with('}') || found.ends_with(" }") {
+    let problem = if !found.ends_with('}') {
         return (!is_escaped).then(|| (Position { column, ..at }, environment::no_end()));
     } else if found.get(2..)?.contains('{') && environment::is_named(found) {
         environment::nested()
