@@ -7,7 +7,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd as _, OwnedFd};
 
 /// Lets a listener take data from SYNs, with at most `queue` such connections not yet accepted.
 pub(crate) fn accept_fast_open(socket: impl AsFd, queue: u32) -> io::Result<()> {
@@ -73,6 +73,29 @@ pub(crate) fn peer_credentials(socket: impl AsFd) -> io::Result<(u32, u32)> {
     } else {
         Err(io::Error::last_os_error())
     }
+}
+
+/// A handle on the process that [`peer_credentials`] names, whoever has its number by now.
+pub(crate) fn peer_process(socket: impl AsFd) -> io::Result<OwnedFd> {
+    let mut handle: libc::c_int = -1;
+    let mut len = VALUE_BYTES;
+    let fd = socket.as_fd().as_raw_fd();
+    // SAFETY: the descriptor is open because it is borrowed; the kernel writes no more than `len` bytes, which are those of
+    // the live number behind the pointer, and the length itself.
+    let result = unsafe {
+        libc::getsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_PEERPIDFD,
+            (&raw mut handle).cast(),
+            &raw mut len,
+        )
+    };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has made this descriptor for this call, and nothing else knows of it.
+    Ok(unsafe { OwnedFd::from_raw_fd(handle) })
 }
 
 const CREDENTIALS_BYTES: libc::socklen_t = 12;

@@ -255,6 +255,36 @@ impl Packets {
         Ok(Peer { pid, uid })
     }
 
+    /// The process at the other end, if it can be known.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel refused.
+    pub fn peer_process(&self) -> io::Result<PeerProcess> {
+        let peer = self.peer()?;
+        if peer.pid == 0 {
+            return Ok(PeerProcess::Unknown);
+        }
+        let handle = match option::peer_process(&self.fd) {
+            Ok(fd) => Some(ProcessHandle { fd }),
+            Err(error) => match error.raw_os_error() {
+                // Linux before 6.5 has its number alone.
+                Some(libc::ENOPROTOOPT) => of_number(peer),
+                Some(libc::ESRCH | libc::EINVAL | libc::ENODATA) => None,
+                _ => return Err(error),
+            },
+        };
+        match handle {
+            Some(handle) if !handle.wait(Duration::ZERO)? => Ok(PeerProcess::Running(handle)),
+            _ => Ok(PeerProcess::Ended),
+        }
+    }
+
+    /// Whether every process has closed the other end. That of one that has ended is closed.
+    pub fn is_closed(&self) -> bool {
+        wait(self.fd.as_fd(), PollFlags::empty(), Duration::ZERO).unwrap_or(true)
+    }
+
     /// Sends a packet, and waits for room for `timeout` at most.
     ///
     /// # Errors
@@ -361,6 +391,26 @@ impl AsFd for Packets {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+/// What is known of the process at the other end of a connection.
+#[derive(Debug)]
+pub enum PeerProcess {
+    /// It runs.
+    Running(ProcessHandle),
+    /// It has ended since, and another process has its end of the connection: which one, the kernel does not say.
+    Ended,
+    /// This process's PID namespace has no number for it.
+    Unknown,
+}
+
+/// The process that has the number of this peer, unless it is another user's: the number may be another process's by now.
+fn of_number(peer: Peer) -> Option<ProcessHandle> {
+    let handle = ProcessHandle::open(peer.pid).ok()?;
+    let status = fs::read_to_string(format!("/proc/{}/status", peer.pid)).ok()?;
+    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    let user: u32 = users.split_whitespace().nth(1)?.parse().ok()?;
+    (user == peer.uid).then_some(handle)
 }
 
 /// A process, by a handle that names no other one when it has ended.

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use ::io::packets::{
-    Access, FolderError, PACKET_DESCRIPTORS_MAX, PacketError, PacketListener, Packets,
+    Access, FolderError, PACKET_DESCRIPTORS_MAX, PacketError, PacketListener, Packets, PeerProcess,
     ProcessHandle, Received, barrier, check_private_folder, own_user, private_folder, set_access,
 };
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
@@ -257,4 +257,38 @@ fn a_process_that_stands_still_can_be_ended() {
     child.wait().unwrap();
     handle.kill().unwrap();
     assert!(ProcessHandle::open(0).is_err());
+}
+
+/// Its number may be another process's by then, which is not to be killed for it.
+#[test]
+fn a_process_that_has_ended_is_not_taken_for_who_has_its_connection_now() {
+    let folder = Folder::new("ended-peer");
+    private_folder(&folder.0.join("socket"), Access::Owner).unwrap();
+    let listener = PacketListener::bind(&folder.0.join("socket"), Access::Owner).unwrap();
+    let connect = |then: &str| {
+        let script = format!(
+            "import os, socket\n\
+             s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n\
+             s.connect('socket')\n\
+             os.set_inheritable(s.fileno(), True)\n{then}"
+        );
+        let mut command = Command::new("python3");
+        command.args(["-c", &script]).current_dir(&folder.0).spawn().unwrap()
+    };
+    let (end, _open) = barrier().unwrap();
+    let accept = || listener.accept(LONG, &end).unwrap().unwrap();
+
+    let mut child = connect("os.execvp('sleep', ['sleep', '60'])");
+    let line = accept();
+    let Ok(PeerProcess::Running(process)) = line.peer_process() else { panic!("it runs") };
+    assert!(!line.is_closed());
+    process.kill().unwrap();
+    assert!(process.wait(LONG).unwrap() && line.is_closed());
+    child.wait().unwrap();
+
+    let mut child = connect("os.spawnvp(os.P_NOWAIT, 'sleep', ['sleep', '60'])\nos._exit(0)");
+    let line = accept();
+    child.wait().unwrap();
+    assert!(matches!(line.peer_process(), Ok(PeerProcess::Ended)));
+    assert!(!line.is_closed());
 }

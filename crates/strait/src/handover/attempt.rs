@@ -34,7 +34,7 @@ use self::outgoing::Outgoing;
 use super::giving::{End, Giving};
 use super::giving_back::NotReturned;
 use super::leaving::{Leaving, Updates};
-use super::line::{FLUSH_INTERVAL, Incoming, Line, nanos, now, runs_on};
+use super::line::{FLUSH_INTERVAL, Incoming, Line, PeerGone, nanos, now, runs_on};
 use super::listing::Listing;
 use super::requester::{Conclusion, Requester, reap};
 use super::timeouts::MAILBOX_TIMEOUT;
@@ -86,10 +86,14 @@ impl<'g> Attempt<'g> {
         giver: Giver,
         began: u64,
     ) -> Self {
+        let mut giver = giver;
+        let process = line.peer_process().unwrap_or_else(|PeerGone| {
+            giver.fail(Failure::Own(PeerGone::REASON.to_owned()));
+            None
+        });
         Self {
             giving,
-            // Before anything is said: the id cannot be another's then.
-            process: ProcessHandle::open(line.peer.pid).ok(),
+            process,
             line,
             asked,
             child: None,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ::handover::{FRAME_BYTES_MAX, Message};
 use io::Yielding;
-use io::packets::{PacketError, Packets, Peer, ProcessHandle, Received};
+use io::packets::{PacketError, Packets, Peer, PeerProcess, ProcessHandle, Received};
 use wiped::{Wiped, wipe};
 
 use super::timeouts::PROCESS_END_TIMEOUT;
@@ -161,15 +161,44 @@ impl Line {
     }
 }
 
+impl Line {
+    /// The process at the other end; none where it cannot be known, as in a container that does not see it.
+    ///
+    /// # Errors
+    ///
+    /// [`PeerGone`]: another process has its connection.
+    pub(super) fn peer_process(&self) -> Result<Option<ProcessHandle>, PeerGone> {
+        match self.packets.peer_process() {
+            Ok(PeerProcess::Running(process)) => Ok(Some(process)),
+            Ok(PeerProcess::Unknown) | Err(_) => Ok(None),
+            Ok(PeerProcess::Ended) => Err(PeerGone),
+        }
+    }
+
+    /// Kills the process at the other end, and says whether it is over. Where its connection is still open then, a child of it has that, and
+    /// all else that it was given.
+    pub(super) fn ends(&self, process: Option<&ProcessHandle>) -> bool {
+        let ends = |process: &ProcessHandle| {
+            process.kill().is_ok() && process.wait(KILL_TIMEOUT).unwrap_or(false)
+        };
+        process.is_some_and(ends) && self.packets.is_closed()
+    }
+}
+
+/// The process that connected has ended, and another one has its connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PeerGone;
+
+impl PeerGone {
+    /// What to say of it.
+    pub(super) const REASON: &str =
+        "the process that connected has ended, and another one has its connection";
+}
+
 /// Whether the process at the other end is seen to run on, whose connection is over. That is how the end of a process shows, which takes a
 /// moment.
 pub(super) fn runs_on(process: Option<&ProcessHandle>) -> bool {
     process.is_some_and(|process| !process.wait(PROCESS_END_TIMEOUT).unwrap_or(false))
-}
-
-/// Kills the process at the other end, and says whether it is over.
-pub(super) fn ends(process: &ProcessHandle) -> bool {
-    process.kill().is_ok() && process.wait(KILL_TIMEOUT).unwrap_or(false)
 }
 
 /// Monotonic time, ns.

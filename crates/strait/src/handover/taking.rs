@@ -226,7 +226,7 @@ pub(crate) fn ask(
     let new = if beginning.reads_resources() { Taker::with_resources } else { Taker::new };
     let taker = new(VERSION, vec![FORM], descriptors, is_check, deadlines, now());
     // None in a container that does not see it.
-    let process = ProcessHandle::open(line.peer.pid).ok();
+    let process = line.peer_process().unwrap_or(None);
     Taking::new(line, taker, process, false).receive_sockets(beginning, is_check)
 }
 

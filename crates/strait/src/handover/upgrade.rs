@@ -70,7 +70,7 @@ pub(crate) fn upgrade(upgrade: &Upgrade) -> Result<(), Failure> {
     {
         return Err(Failure::Ended(format!("the running process does not listen: {error}")));
     }
-    let process = ProcessHandle::open(line.peer.pid).ok();
+    let process = line.peer_process().unwrap_or(None);
     let printer = Printer::start(std::io::stdout());
     let result = listen(&mut line, process.as_ref(), &printer);
     let result = match result {

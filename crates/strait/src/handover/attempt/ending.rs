@@ -5,14 +5,14 @@ use control::{HandoverChange, HandoverNews, HandoverResult};
 use worker::Message as Mail;
 
 use super::super::giving::End;
-use super::super::line::{ends, now, runs_on};
+use super::super::line::{now, runs_on};
 use super::super::requester::{Conclusion, reap};
 use super::{Attempt, process_text};
 
 impl Attempt<'_> {
     /// Ends the other process, which may still use what it was given and has to be given up otherwise; says whether it is over.
     pub(super) fn end_peer(&self) -> bool {
-        let is_over = self.process.as_ref().is_some_and(ends);
+        let is_over = self.line.ends(self.process.as_ref());
         if !is_over {
             let pid = self.line.peer.pid;
             tracing::error!(
@@ -25,7 +25,7 @@ impl Attempt<'_> {
 
     /// Ends the new process, which was asked to commit and does not answer as it should, so that this one can take everything back.
     pub(super) fn end_committing(&mut self, failure: Failure) {
-        if self.process.as_ref().is_some_and(ends) {
+        if self.line.ends(self.process.as_ref()) {
             return self.giver.on_ended(failure);
         }
         let pid = self.line.peer.pid;
@@ -47,7 +47,7 @@ impl Attempt<'_> {
     /// Ends the new process, which is silent in its probation, so that this one can accept again.
     pub(super) fn end_silent(&mut self) {
         // Otherwise this one stands in for it, and says so.
-        if self.process.as_ref().is_some_and(ends) {
+        if self.line.ends(self.process.as_ref()) {
             let pid = self.line.peer.pid;
             tracing::error!(
                 pid,
@@ -64,7 +64,7 @@ impl Attempt<'_> {
                 pid,
                 "the new process ended during its probation: this one accepts connections again"
             );
-        } else if self.process.as_ref().is_some_and(ends) {
+        } else if self.line.ends(self.process.as_ref()) {
             // Two would be the process.
             tracing::error!(
                 pid,

@@ -20,7 +20,7 @@ use super::batches::{Batches, Finished};
 use crate::data_path::{Contacts, DataPath};
 use crate::handover::answers::answer_within;
 use crate::handover::balancing;
-use crate::handover::line::{ends, now};
+use crate::handover::line::now;
 use crate::handover::summary::Summary;
 use crate::handover::timeouts::WORKER_TIMEOUT;
 use crate::handover::topics::Topic;
@@ -248,7 +248,7 @@ impl ConnectionTaker<'_> {
     /// Ends the other process, which is silent: this one goes on alone, with what it has by now.
     fn end_silent(&mut self) {
         let pid = self.taking.line.peer.pid;
-        let is_over = self.taking.process.as_ref().is_some_and(ends);
+        let is_over = self.taking.line.ends(self.taking.process.as_ref());
         if is_over {
             tracing::error!(
                 pid,
