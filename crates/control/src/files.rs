@@ -46,7 +46,7 @@ pub struct Files {
 }
 
 /// What a text includes, whose paths are as the text has them.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Included {
     files: BTreeMap<PathBuf, Zeroizing<Vec<u8>>>,
     /// The files that fit patterns.

@@ -48,6 +48,8 @@ pub struct ConfigFile<F> {
     in_use: Option<TextInUse>,
     /// What the file was like at the last look; none before the first.
     state: Option<State>,
+    /// Whether that is not loaded until it changes again.
+    is_skipped: bool,
     /// As long as it is this, the file need not be read to see that.
     stamp: Option<Stamp>,
     /// Whether it is a pipe or the like, which is read once.
@@ -103,6 +105,7 @@ impl<F> ConfigFile<F> {
             text: Zeroizing::new(text),
             in_use: None,
             state: None,
+            is_skipped: false,
             stamp: None,
             is_stream: false,
             seen: Seen::default(),
@@ -151,7 +154,11 @@ impl<F> ConfigFile<F> {
         };
         let stamp = Stamp::of(path);
         let is_known = stamp.is_some() && stamp == self.stamp;
-        let is_named_changed = self.seen.is_changed() || self.are_refused_changed();
+        let is_named_changed = match self.is_skipped {
+            // What else changes is looked at with the text that counts.
+            true => self.seen.is_text_changed(),
+            false => self.seen.is_changed() || self.are_refused_changed(),
+        };
         if is_known && !self.is_log_starved && !is_named_changed {
             return Look::Same;
         }
@@ -197,9 +204,10 @@ impl<F> ConfigFile<F> {
         }
     }
 
-    /// Takes the file for read as it is, so that only a further change is one.
+    /// Takes the file for read as it is, so that only a further change of its text is one.
     pub(crate) fn skip(&mut self) {
         self.set_text_apart();
+        self.is_skipped = true;
         self.state = self.path.as_deref().map(|path| State::of(&read_again(path)));
         self.seen.refresh();
     }
@@ -211,6 +219,8 @@ impl<F> ConfigFile<F> {
     /// All that is wrong with it.
     pub fn load(&mut self) -> Result<Candidate<F>, Refused> {
         let began = clock::monotonic_ns();
+        self.is_skipped = false;
+        // Until it is known to be the same.
         self.set_text_apart();
         let text = if let Some(path) = &self.path {
             self.stamp = Stamp::of(path);
@@ -233,6 +243,9 @@ impl<F> ConfigFile<F> {
         let files = self.files();
         let prepared = self.loader.prepare(&self.name, &text, &files);
         let (folder, included) = (files.folder().to_owned(), files.take_included());
+        if let Some(in_use) = &mut self.in_use {
+            in_use.compare(&text, &included, self.is_stream);
+        }
         (self.seen, self.endpoints_loaded) = files.into_seen();
         let prepared = prepared.map_err(Refused::Invalid)?;
         let access_log = &prepared.snapshot().access_log;

@@ -539,14 +539,19 @@ impl<W: Workers> Running<W> {
         self.begin_when_read();
     }
 
-    /// Tells workers how near the process is to its bound on memory, and gives back what is free.
-    fn look_at_memory(&mut self) {
-        let now = clock::monotonic_ns();
-        let max = match self.config.snapshot.limits.memory_max {
+    /// What the process may take of memory, if that is known.
+    fn memory_bytes_max(&self) -> Option<u64> {
+        match self.config.snapshot.limits.memory_max {
             MemoryMax::OfControlGroup => self.memory_of_groups,
             MemoryMax::Unbounded => None,
             MemoryMax::Bytes(bytes) => Some(bytes),
-        };
+        }
+    }
+
+    /// Tells workers how near the process is to its bound on memory, and gives back what is free.
+    fn look_at_memory(&mut self) {
+        let now = clock::monotonic_ns();
+        let max = self.memory_bytes_max();
         let resident = max.and_then(|_| W::resident_bytes()).unwrap_or_default();
         let MemoryLook { pressure, is_news, releases } = self.memory_watch.look(resident, max, now);
         if let Some(pressure) = pressure {

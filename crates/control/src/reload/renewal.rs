@@ -49,6 +49,11 @@ impl TextInUse {
         (!named.is_empty()).then_some(Self { text, included, named, is_apart: is_stream })
     }
 
+    /// Says that the latest text is this one, with what it includes.
+    pub(super) fn compare(&mut self, text: &str, included: &Included, is_stream: bool) {
+        self.is_apart = is_stream || *self.text != text || self.included != *included;
+    }
+
     /// Where the files are that it names.
     pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
         self.named.paths()
@@ -113,23 +118,16 @@ mod tests {
 
     use config::{FilterKinds, Loader};
 
+    use super::super::Look;
     use super::*;
     use crate::scratch::Scratch;
 
     const CERTIFICATES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../config/tests/certificates");
 
-    #[test]
-    fn certificates_of_a_text_that_came_by_a_pipe_are_renewed() {
-        let scratch = Scratch::new("renewal-pipe");
-        let put = |from: &str| {
-            for end in ["pem", "key"] {
-                let from = format!("{CERTIFICATES}/{from}.{end}");
-                fs::copy(from, scratch.0.join(format!("now.{end}"))).unwrap();
-            }
-        };
-        put("site");
-        let folder = scratch.0.display();
-        let text = format!(
+    /// A configuration whose certificate is in `now.pem` of the folder, and its key in `now.key`.
+    fn text(folder: &Path) -> String {
+        let folder = folder.display();
+        format!(
             "listeners:
 - name: a
   address: '127.0.0.1:1'
@@ -137,15 +135,77 @@ mod tests {
   routes: [r]
 routes: [{{ name: r, hosts: [x], rules: [{{ match: {{ prefix: / }}, respond: {{}} }}] }}]
 "
-        );
-        let (reader, mut writer) = io::pipe().unwrap();
-        writer.write_all(text.as_bytes()).unwrap();
-        drop(writer);
-        let path = format!("/proc/self/fd/{}", reader.as_raw_fd());
-        let loader = Loader::<()>::new(FilterKinds::new()).unwrap();
-        let mut file = ConfigFile::new(Path::new(&path), loader);
+        )
+    }
+
+    /// Puts this pair there.
+    fn put(pair: &str, folder: &Path) {
+        for end in ["pem", "key"] {
+            let from = format!("{CERTIFICATES}/{pair}.{end}");
+            fs::copy(from, folder.join(format!("now.{end}"))).unwrap();
+        }
+    }
+
+    fn loaded(path: &Path) -> ConfigFile<()> {
+        let mut file = ConfigFile::new(path, Loader::new(FilterKinds::new()).unwrap());
         let candidate = file.load().unwrap();
         file.keep(candidate);
+        file
+    }
+
+    fn renew(file: &mut ConfigFile<()>) {
+        let renewed = file.load_renewed().unwrap().unwrap().candidate.unwrap();
+        assert_eq!(renewed.snapshot().changes.listeners_changed.len(), 1);
+        file.keep_endpoints(*renewed);
+        assert!(file.load_renewed().is_none(), "nothing changed since");
+    }
+
+    #[test]
+    fn a_text_that_is_left_unread_stays_so_when_certificates_of_the_one_in_use_are_renewed() {
+        let scratch = Scratch::new("renewal-skipped");
+        put("site", &scratch.0);
+        let path = scratch.0.join("strait.yaml");
+        fs::write(&path, text(&scratch.0)).unwrap();
+        let mut file = loaded(&path);
+        fs::write(&path, text(&scratch.0).replace("respond: {}", "respond: { status: 500 }"))
+            .unwrap();
+        file.skip();
+        put("client", &scratch.0);
+        assert_eq!(file.look(), Look::Same);
+        renew(&mut file);
+        assert_eq!(file.look(), Look::Same);
+        fs::write(&path, text(&scratch.0)).unwrap();
+        assert_eq!(file.look(), Look::Changed);
+        file.load().unwrap();
+        put("site", &scratch.0);
+        assert_eq!(file.look(), Look::Changed, "the text is not left unread any more");
+    }
+
+    #[test]
+    fn what_the_latest_text_is_refused_for_is_refused_once() {
+        let scratch = Scratch::new("renewal-once");
+        put("site", &scratch.0);
+        let path = scratch.0.join("strait.yaml");
+        fs::write(&path, text(&scratch.0)).unwrap();
+        let mut file = loaded(&path);
+        fs::copy(format!("{CERTIFICATES}/client.pem"), scratch.0.join("now.pem")).unwrap();
+        assert!(file.load().is_err());
+        assert!(file.load_renewed().is_none());
+        put("client", &scratch.0);
+        assert_eq!(file.look(), Look::Changed);
+        assert!(file.load_renewed().is_none());
+        file.load().unwrap();
+    }
+
+    #[test]
+    fn certificates_of_a_text_that_came_by_a_pipe_are_renewed() {
+        let scratch = Scratch::new("renewal-pipe");
+        put("site", &scratch.0);
+        let (reader, mut writer) = io::pipe().unwrap();
+        writer.write_all(text(&scratch.0).as_bytes()).unwrap();
+        drop(writer);
+        let path = format!("/proc/self/fd/{}", reader.as_raw_fd());
+        let mut file = loaded(Path::new(&path));
         assert!(file.load_renewed().is_none(), "nothing changed");
         let names = BTreeSet::from(["now.pem".into()]);
         assert!(!file.are_endpoints(&names), "it is looked at");
@@ -155,10 +215,7 @@ routes: [{{ name: r, hosts: [x], rules: [{{ match: {{ prefix: / }}, respond: {{}
         assert!(matches!(refused, Err(NotRenewed::Refused(_))), "{refused:?}");
         assert!(file.load_renewed().is_none(), "it is refused once");
 
-        put("client");
-        let renewed = file.load_renewed().unwrap().unwrap().candidate.unwrap();
-        assert_eq!(renewed.snapshot().changes.listeners_changed.len(), 1);
-        file.keep_endpoints(*renewed);
-        assert!(file.load_renewed().is_none(), "nothing changed since");
+        put("client", &scratch.0);
+        renew(&mut file);
     }
 }

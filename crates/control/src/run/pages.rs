@@ -96,15 +96,13 @@ impl<W: Workers> Running<W> {
             Page::Ready(detail) => self.ready().answer(detail),
             Page::Healthz => Answer::text(200, "ok\n"),
             Page::Metrics => {
-                return self.write_metrics(reply, |readings, process| {
-                    let mut text = String::new();
+                return self.write_metrics(reply, |readings, process, mut text| {
                     readings.write_prometheus(process, &mut text);
                     Answer::metrics(text)
                 });
             }
             Page::Stats { filter } => {
-                return self.write_metrics(reply, move |readings, process| {
-                    let mut text = String::new();
+                return self.write_metrics(reply, move |readings, process, mut text| {
                     readings.write_stats(process, &filter, &mut text);
                     Answer::text(200, text)
                 });
@@ -153,10 +151,12 @@ impl<W: Workers> Running<W> {
     fn write_metrics(
         &mut self,
         reply: oneshot::Sender<Content>,
-        write: impl FnOnce(&Readings, &ProcessFacts) -> Answer + Send + 'static,
+        write: impl FnOnce(&Readings, &ProcessFacts, String) -> Answer + Send + 'static,
     ) {
         let clusters = self.config.snapshot.clusters.iter().count() as u64;
-        let Some(mut page) = self.unread_pages.begin(clusters * METRICS_BYTES_OF_CLUSTER) else {
+        let begun =
+            self.unread_pages.begin(clusters * METRICS_BYTES_OF_CLUSTER, self.memory_bytes_max());
+        let Some(mut page) = begun else {
             let text = "clients have left too many pages of metrics unread: try again\n";
             let _ = reply.send(Answer::text(503, text).into());
             return;
@@ -173,7 +173,8 @@ impl<W: Workers> Running<W> {
                 return;
             }
             let process = ProcessFacts::read(clock::wall_ns());
-            let answer = write(&readings, &process);
+            let mut answer = write(&readings, &process, page.text());
+            answer.body.shrink_to_fit();
             page.made(&answer);
             let _ = reply.send(Content::Bounded(answer, page));
         });

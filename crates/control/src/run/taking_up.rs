@@ -38,6 +38,9 @@ impl<W: Workers> Running<W> {
                 tracing::info!(
                     "files that the configuration in effect names changed and are used; the text of {file} is not"
                 );
+                if let Some(candidate) = &endpoints.candidate {
+                    self.config.warnings = candidate.warnings().to_vec();
+                }
                 return self.on_endpoints(endpoints).await;
             }
             Built::NotRenewed(refused) => {
