@@ -35,8 +35,12 @@ impl Revocations {
         let mut revocations = Self::default();
         for (list, position) in CertificateRevocationListDer::pem_slice_iter(pem).zip(1..) {
             let list = list.map_err(|_| RootsError::ListUnreadable(position))?;
-            let parsed = OwnedCertRevocationList::from_der(&list)
-                .map_err(|_| RootsError::ListUnreadable(position))?;
+            let parsed = OwnedCertRevocationList::from_der(&list).map_err(|_| {
+                match x509::is_first_list_version(&list) {
+                    true => RootsError::ListVersion(position),
+                    false => RootsError::ListUnreadable(position),
+                }
+            })?;
             revocations.lists.push(list);
             revocations.parsed.push(parsed.into());
         }
@@ -59,6 +63,9 @@ pub enum RootsError {
     /// A list of revoked certificates, counted from 1, that cannot be decoded, or its PEM.
     #[error("certificate revocation list {0} cannot be read")]
     ListUnreadable(usize),
+    /// A list of revoked certificates, counted from 1, without a version and extensions, which RFC 5280 asks for.
+    #[error("certificate revocation list {0} has version 1 of the format, and version 2 is needed")]
+    ListVersion(usize),
     /// A certificate, counted from 1, that cannot be decoded, or its PEM.
     #[error("certificate {0} cannot be read")]
     Unreadable(usize),

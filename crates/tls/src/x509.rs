@@ -72,10 +72,27 @@ pub(crate) fn list_end(der: &[u8]) -> Option<u64> {
     let list = AnyRef::from_der(der).ok()?;
     let body = elements(list.value())?.into_iter().next()?;
     // version?, signature, issuer, thisUpdate, nextUpdate?.
-    let is_time = |it: &AnyRef<'_>| matches!(it.tag(), Tag::UtcTime | Tag::GeneralizedTime);
     let next = elements(body.value())?.into_iter().filter(is_time).nth(1)?;
     let time = Time::from_der(&next.to_der().ok()?).ok()?;
     Some(time.to_unix_duration().as_secs())
+}
+
+/// Whether this is a list of revoked certificates of version 1 (RFC 5280, section 5.1.2.1): that of later ones is
+/// written first.
+pub(crate) fn is_first_list_version(der: &[u8]) -> bool {
+    let list = AnyRef::from_der(der).ok().and_then(|list| elements(list.value()));
+    let body = list.and_then(|list| elements(list.first()?.value()));
+    // signature, issuer, thisUpdate, and what may stand behind them.
+    body.is_some_and(|body| match body.as_slice() {
+        [signature, issuer, this_update, ..] => {
+            [signature, issuer].iter().all(|it| it.tag() == Tag::Sequence) && is_time(this_update)
+        }
+        _ => false,
+    })
+}
+
+fn is_time(element: &AnyRef<'_>) -> bool {
+    matches!(element.tag(), Tag::UtcTime | Tag::GeneralizedTime)
 }
 
 /// `[0]`, constructed.

@@ -465,7 +465,10 @@ impl<'a> Files<'a> {
         let pem = |label| format!("{what} must be PEM, with `BEGIN {label}` for each of them");
         let is_about_lists =
             matches!(error, RootsError::ListMissing | RootsError::ListUnreadable(_));
-        let (site, problem) = if is_about_lists {
+        let (site, problem) = if matches!(error, RootsError::ListVersion(_)) {
+            let hint = "set `crl_extensions` or `crlnumber` in openssl.cnf, and make the list again with `openssl ca -gencrl`";
+            (site.key("crl"), Problem::new(error.to_string(), hint))
+        } else if is_about_lists {
             (site.key("crl"), Problem::new(error.to_string(), pem("X509 CRL")))
         } else if is_named {
             (site.key("ca"), Problem::new(error.to_string(), pem("CERTIFICATE")))

@@ -101,8 +101,8 @@ macro_rules! certificates {
     };
 }
 
-pub(crate) const CERTIFICATES: [(&str, &str); 12] = certificates! {
-    "ca.pem" "ca.crl"
+pub(crate) const CERTIFICATES: [(&str, &str); 13] = certificates! {
+    "ca.pem" "ca.crl" "v1.crl"
     "site.pem" "site.key" "site.ocsp"
     "site-rsa.pem" "site-rsa.key"
     "tenants.pem" "tenants.key"

@@ -335,6 +335,14 @@ fn files_that_are_not_what_they_should_be() {
             ),
             (
                 "client: { ca: ca.pem }",
+                "client: { ca: ca.pem, crl: ^v1.crl }",
+                "listeners[0].chains[0].tls.client.crl",
+                "\"v1.crl\"",
+                "list 1 has version 1 of the format, and version 2 is needed",
+                "`crl_extensions` or `crlnumber` in openssl.cnf",
+            ),
+            (
+                "client: { ca: ca.pem }",
                 "client: { ca: ca.pem, names: [^\"*.example.com\"] }",
                 "listeners[0].chains[0].tls.client.names[0]",
                 "\"*.example.com\"",

@@ -325,6 +325,16 @@ fn what_was_taken_back_is_refused_on_both_sides() {
     }
 }
 
+/// What `openssl ca -gencrl` makes where openssl.cnf sets neither `crl_extensions` nor `crlnumber`.
+const FIRST_VERSION: &str = "\
+-----BEGIN X509 CRL-----
+MIGTMDswCgYIKoZIzj0EAwIwDTELMAkGA1UEAwwCdjEXDTI2MTEzMDIxMDczMloY
+DzIxMjYxMTA2MjEwNzMyWjAKBggqhkjOPQQDAgNIADBFAiEAmFqXgiIOE5CJn7od
+D05ajacwJEDe7usUGt5hoBokaa8CIEJnVmOQgY0sDzEaZt7fuguLrOOxpCCsSt2D
+ULTjVLgT
+-----END X509 CRL-----
+";
+
 #[test]
 fn lists_that_are_none_are_refused() {
     let roots = || Roots::from_pem(Authority::new("root").pem().as_bytes()).unwrap();
@@ -333,6 +343,7 @@ fn lists_that_are_none_are_refused() {
         ("", RootsError::ListMissing),
         ("x", RootsError::ListMissing),
         (broken, RootsError::ListUnreadable(1)),
+        (FIRST_VERSION, RootsError::ListVersion(1)),
     ] {
         assert_eq!(roots().with_revocations(pem.as_bytes()).err(), Some(error), "{pem}");
     }
