@@ -15,7 +15,7 @@ use crate::sections::files::unreadable;
 use crate::text::tree::{self, Entry, Node, Value};
 use crate::wildcard::is_pattern;
 
-/// Files that a configuration may consist of.
+/// Files that a configuration may include.
 const FILES_MAX: usize = 1_000;
 
 /// Files that include each other, one within the other.
@@ -163,8 +163,15 @@ impl Including<'_> {
         }
         self.count += 1;
         if self.count > FILES_MAX {
-            let rule = format!("a configuration has at most {FILES_MAX} files");
-            return refuse(rule, "put some of them together");
+            // A pattern may have thousands more: the first says enough.
+            if self.count == FILES_MAX + 1 {
+                let rule = format!(
+                    "a configuration may include {FILES_MAX} files, and {} is one more",
+                    file.display()
+                );
+                refuse(rule, "put some of them together");
+            }
+            return;
         }
         let content = match self.outside.read_included(file) {
             Ok(content) => content,

@@ -147,3 +147,14 @@ fn variables_stand_in_paths_and_in_included_files() {
     let (_, cluster) = snapshot.clusters.iter().next().unwrap();
     assert_eq!(cluster.endpoints[0].address.to_string(), "127.0.0.1:7");
 }
+
+#[test]
+fn files_beyond_the_most_that_may_be_included_are_reported_once() {
+    let names: Vec<_> = (0..1_500).map(|n| format!("many/{n:04}.yaml")).collect();
+    let files = |count| names.iter().take(count).map(|name| (name.as_str(), "clusters: []"));
+    let first = "include: [many/*.yaml]\nlisteners: []\n";
+    load(first, &files(1_000).collect::<Vec<_>>()).unwrap();
+    let rule = "may include 1000 files, and many/1000.yaml is one more";
+    let files: Vec<_> = files(1_500).collect();
+    refused(first, &files, ("strait.yaml", 1, 11), rule, "put some of them together");
+}
