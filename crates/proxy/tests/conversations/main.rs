@@ -62,6 +62,7 @@ mod proxy_sources;
 mod reconfiguring;
 mod refusals;
 mod relays;
+mod removed_clusters;
 mod replies;
 mod reports;
 mod retries;
