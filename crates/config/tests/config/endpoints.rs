@@ -230,7 +230,7 @@ fn a_mistake_keeps_the_last_good_list_and_is_told_with_its_place() {
 }
 
 #[test]
-fn a_file_that_is_no_text_is_refused_at_the_same_place_whoever_reads_it() {
+fn a_file_that_is_no_text_is_refused_at_the_same_place_in_both_ways() {
     let good = outside(&[("a.yaml", "- 10.0.0.1:80\n")]);
     let mut wrong = sample::outside();
     wrong.insert("a.yaml", b"- 10.0.0.1:80\n- \xc3\xbc\xff\n".as_slice());

@@ -71,9 +71,11 @@ fn open_variable(text: &str, at: Position) -> Option<Stop> {
     lines.find_map(|(line, shown)| {
         let place = shown.match_indices("${").find_map(|(place, _)| {
             let found = shown.get(place..)?.split_inclusive('}').next()?;
-            let is_open = found.ends_with(" }") && !found.get(2..)?.contains('{');
+            let inner = found.get(2..)?;
+            let begins = inner.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+            let is_open = begins && inner.ends_with(" }") && !inner.contains('{');
             let is_escaped = shown.get(..place)?.ends_with('$');
-            (is_open && !is_escaped && environment::is_named(found)).then_some(place)
+            (is_open && !is_escaped).then_some(place)
         })?;
         let column = u32::try_from(shown.get(..place)?.chars().count()).ok()?.saturating_add(1);
         Some((Position { line, column }, environment::no_end()))
