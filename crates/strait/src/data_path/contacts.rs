@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use io::Socket;
-use io::packets::Packets;
+use io::packets::{Packets, Peer};
 use wiped::Wiped;
 use worker::{Listener, Message, Ping, Pong, Postbox};
 
@@ -140,6 +140,11 @@ impl FormerProcess {
     /// Whether there is one that stands in for this one, which has neither handed over nor begun to end.
     pub(crate) fn stands_by(&self) -> bool {
         self.line().as_ref().is_some_and(|line| !line.is_left)
+    }
+
+    /// Who that process is, as long as it lives.
+    pub(crate) fn peer(&self) -> Option<Peer> {
+        self.line().as_ref().and_then(|line| line.packets.peer().ok())
     }
 
     /// Says that this process ends as it should, or has handed over in its turn: there is nothing to stand in for.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ::handover::{Hello, Message, Purpose};
 use control::{HandoverChange, HandoverQuestion, HandoverStep};
-use io::packets::{Packets, ProcessHandle};
+use io::packets::{Packets, Peer, ProcessHandle};
 use proxy::Snapshot;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
@@ -52,20 +52,26 @@ impl Giving {
             return self.conclude(requester, reason);
         }
         former.note_taking_back(true);
+        let old = former.peer();
         tracing::warn!("giving everything back to the old process: {reason}");
         let until = now().saturating_add(CONNECT_TIMEOUT);
         while now() < until && !self.is_ending() {
             let next = self.next_peer(Duration::from_millis(50));
             let Some((peer, heard)) = next else { continue };
-            if matches!(heard.hello.purpose, Purpose::TakeBack { .. }) {
+            let takes_back = matches!(heard.hello.purpose, Purpose::TakeBack { .. });
+            if takes_back && old.is_some_and(|old| is_same(old, peer.peer)) {
                 let end = self.give(peer, &heard, Some(requester));
                 if matches!(end, End::Back) {
                     former.note_taking_back(false);
                 }
                 return end;
             }
-            let reason = "this process is giving back to the old one".to_owned();
-            self.refuse(&peer, "busy", reason);
+            let reason = if takes_back {
+                "this process gives back to the one from which it has everything, and to no other"
+            } else {
+                "this process is giving back to the old one"
+            };
+            self.refuse(&peer, "busy", reason.to_owned());
         }
         former.note_taking_back(false);
         let reason =
@@ -118,6 +124,12 @@ impl Giving {
         spawn("strait-former", move || taken.follow(&contacts, &control));
         Ok(generation)
     }
+}
+
+/// Whether two ends of connections are the same process's, as far as that is known: of processes that have no id here, as in other
+/// containers, only the user is.
+fn is_same(one: Peer, other: Peer) -> bool {
+    one.pid == other.pid && (one.pid != 0 || one.uid == other.uid)
 }
 
 /// Notes which sockets of the other process this one does not use, and which listeners had others there.
@@ -189,4 +201,21 @@ fn ask_to_give_back(path: &Path, reason: String) {
 #[expect(clippy::disallowed_methods, reason = "a thread of its own looks now and then")]
 fn pause() {
     thread::sleep(LOOK_INTERVAL);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_known_by_its_id_and_without_one_by_its_user() {
+        for (pid, uid, is_known) in
+            [(7, 1000, true), (7, 0, true), (8, 1000, false), (0, 1000, false)]
+        {
+            assert_eq!(is_same(Peer { pid: 7, uid: 1000 }, Peer { pid, uid }), is_known);
+        }
+        for (pid, uid, is_known) in [(0, 1000, true), (0, 0, false), (7, 1000, false)] {
+            assert_eq!(is_same(Peer { pid: 0, uid: 1000 }, Peer { pid, uid }), is_known);
+        }
+    }
 }

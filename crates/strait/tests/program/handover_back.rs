@@ -2,11 +2,15 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::process::{Command, Stdio};
 
+use ::handover::{Hello, Message, Purpose};
 use ::tls::Version;
 use rustix::process::{Signal, kill_process};
 
 use crate::handover::{Successors, over_tls, process, upgrade, upgraded, with_handover};
+use crate::handover_refusals::{connect, failures, receive, send, wait_for_end};
+use crate::handover_stopped::stop;
 use crate::kit::{
     Client, Scratch, Service, Strait, claim_port, forward_to, get, strait, text, until,
 };
@@ -65,6 +69,41 @@ fn everything_is_given_back_in_the_probation() {
     // And it still can be replaced.
     upgraded(&strait, &mut successors);
     assert_eq!(kept[0].get("/").status, 200);
+}
+
+#[test]
+fn what_is_given_back_goes_to_no_process_but_the_one_that_gave_it() {
+    let (service, mut successors) = (Service::start("one"), Successors::default());
+    let mut strait = run(&service, "probation: 1m");
+    let mut kept = Client::connect(strait.listener);
+    assert_eq!(kept.get("/").status, 200);
+    upgraded(&strait, &mut successors);
+    // The one that is to take back is slower than another one, which claims to be it.
+    stop(strait.pid());
+    let file = strait.path("strait.yaml");
+    let command = Command::new(env!("CARGO_BIN_EXE_strait"))
+        .args(["upgrade", "--back", "-c", file.to_str().unwrap()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    strait.wait_for_log("giving everything back to the old process");
+    let other = connect(&strait.path("handover/strait.sock"));
+    let takes_back = Purpose::TakeBack { forms_read: (0..100).collect(), descriptors: 1 << 20 };
+    send(&other, &Message::Hello(Hello::new("test", takes_back)).encode(), 0);
+    let Ok(Some(Message::GiveUp { reason })) = Message::decode(&receive(&other).unwrap()) else {
+        panic!("it gets something");
+    };
+    assert!(reason.contains("to no other"), "{reason}");
+    wait_for_end(&other);
+    assert_eq!(failures(&strait, "busy"), 1);
+    strait.signal(Signal::CONT);
+    let output = command.wait_with_output().unwrap();
+    let (out, error) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{out}{error}{}", strait.all_logged());
+    assert!(out.contains(&format!("process {} serves", strait.pid())), "{out}");
+    let response = kept.get("/again");
+    assert_eq!((response.status, response.field("connection")), (200, None));
 }
 
 #[test]

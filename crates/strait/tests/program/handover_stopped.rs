@@ -44,7 +44,7 @@ pub(crate) fn upgrade_until_remaining(strait: &Strait, more: &[&str]) -> Child {
 }
 
 /// Stops a process, and waits until all of its threads stand still.
-fn stop(pid: u32) {
+pub(crate) fn stop(pid: u32) {
     kill_process(process(pid), Signal::STOP).unwrap();
     until("the stop of all threads", || {
         let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
