@@ -506,6 +506,8 @@ impl<'g> Attempt<'g> {
         let (returned, ended) = self.outgoing.return_all(is_over);
         if !self.accepting.is_on() {
             io::own_socket_files(true);
+            // The other one may have become the process before it could say so.
+            self.giving.listener.own();
             self.giving.contacts.deliver_to_all(|| Mail::AcceptAgain);
         }
         // A newer configuration comes behind what continues with this one.

@@ -79,6 +79,8 @@ impl Attempt<'_> {
         reap(self.child.take());
         io::own_socket_files(true);
         self.giving.set_access();
+        // The other one had become the process there.
+        self.giving.listener.own();
         self.giving.sessions.early.reopen();
         self.giving.contacts.deliver_to_all(|| Mail::AcceptAgain);
         let reason = "it ended during its probation".to_owned();
