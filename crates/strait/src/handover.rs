@@ -15,6 +15,7 @@ mod groups;
 mod leaving;
 mod line;
 mod listing;
+pub(crate) mod log_pace;
 pub(crate) mod pending;
 pub(crate) mod refused;
 mod requester;

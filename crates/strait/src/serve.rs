@@ -34,6 +34,7 @@ use crate::descriptors::Descriptors;
 use crate::filter_list::loader;
 use crate::handover::giving::Giving;
 use crate::handover::giving_back::{return_and_end, watch};
+use crate::handover::log_pace::LogPace;
 use crate::handover::socket_file::SocketFile;
 use crate::handover::spawn;
 use crate::handover::start_command::{StartCommand, has_starter_ended};
@@ -601,6 +602,7 @@ impl HandoverThread {
             generation,
             sessions,
             refusal_logged_at: Cell::default(),
+            early_ends: LogPace::default(),
             failure_logged_at: Cell::default(),
             pending: RefCell::default(),
             refused: RefCell::default(),

@@ -14,18 +14,16 @@ use std::process::Child;
 use std::time::Duration;
 
 use ::handover::{
-    Collect, Difference, Failure, Giver, GiverAction, GroupPack, GroupPiece, Left, Message,
-    PeerLife, Phase, SocketKey,
+    Collect, Difference, Failure, Giver, GiverAction, GroupPack, GroupPiece, Left, Message, Phase,
+    SocketKey,
 };
 use control::{
-    Begun, GivenAdmin, HandoverChange, HandoverFact, HandoverNews, HandoverQuestion,
-    HandoverResult, HandoverStep,
+    Begun, GivenAdmin, HandoverChange, HandoverFact, HandoverNews, HandoverQuestion, HandoverStep,
 };
 use io::packets::ProcessHandle;
 use telemetry::FormerTotals;
 use tokio::sync::oneshot::{self, error::TryRecvError};
 use wiped::Wiped;
-use worker::Message as Mail;
 
 use proxy::save::VERSION as FORM;
 
@@ -34,10 +32,9 @@ use self::outgoing::Outgoing;
 use super::giving::{End, Giving};
 use super::giving_back::NotReturned;
 use super::leaving::{Leaving, Updates};
-use super::line::{FLUSH_INTERVAL, Incoming, Line, PeerGone, nanos, now, runs_on};
+use super::line::{FLUSH_INTERVAL, Incoming, Line, PeerGone, nanos, now};
 use super::listing::Listing;
 use super::requester::{Conclusion, Requester, reap};
-use super::timeouts::MAILBOX_TIMEOUT;
 use super::topics::Topic;
 use super::{longest_handshake, parts, resources};
 use crate::data_path::DataPath;
@@ -67,6 +64,8 @@ pub(super) struct Attempt<'g> {
     began: u64,
     /// When each phase began, ms after that.
     phases: Vec<(Phase, u64)>,
+    /// How many of them are in the log.
+    phases_logged: usize,
     updates: Updates,
     /// What the other process knows of endpoints.
     health_said: Wiped,
@@ -105,6 +104,7 @@ impl<'g> Attempt<'g> {
             accepting: Accepting::default(),
             began,
             phases: Vec::new(),
+            phases_logged: 0,
             updates: Updates::default(),
             health_said: Wiped::default(),
             listing: Listing::default(),
@@ -283,8 +283,15 @@ impl<'g> Attempt<'g> {
 
     fn enter(&mut self, phase: Phase) {
         let ms = now().saturating_sub(self.began) / 1_000_000;
-        tracing::info!(%phase, ms, pid = self.line.peer.pid, "handover");
         self.phases.push((phase, ms));
+        // A process that only says hello may do so thousands of times a second.
+        if self.asked.is_some() || phase > Phase::Config {
+            let pid = self.line.peer.pid;
+            for (phase, ms) in self.phases.iter().skip(self.phases_logged) {
+                tracing::info!(%phase, ms, pid, "handover");
+            }
+            self.phases_logged = self.phases.len();
+        }
         self.news(HandoverNews::Phase(phase.as_str(), ms));
         self.tell([format!("{phase} after {ms} ms")]);
         if phase == Phase::Config && !self.giver.moves_connections() {
@@ -493,62 +500,6 @@ impl<'g> Attempt<'g> {
         if let Some(asked) = self.asked.take() {
             self.child = asked.conclude(outcome.0, outcome.1);
         }
-    }
-
-    fn roll_back(&mut self, failure: &Failure, peer: PeerLife) -> End {
-        let pid = self.line.peer.pid;
-        let is_over = match peer {
-            PeerLife::Over => true,
-            PeerLife::Closed => !runs_on(self.process.as_ref()) || self.end_peer(),
-            PeerLife::InDoubt => self.end_peer(),
-        };
-        self.giving.sessions.early.reopen();
-        let (returned, ended) = self.outgoing.return_all(is_over);
-        if !self.accepting.is_on() {
-            io::own_socket_files(true);
-            // The other one may have become the process before it could say so.
-            self.giving.listener.own();
-            self.giving.contacts.deliver_to_all(|| Mail::AcceptAgain);
-        }
-        // A newer configuration comes behind what continues with this one.
-        self.giving.contacts.flush(MAILBOX_TIMEOUT);
-        self.count();
-        self.news(HandoverNews::Failed(failure.word()));
-        let result = HandoverResult::RolledBack;
-        self.news(HandoverNews::Ended(result, failure.to_string()));
-        let conclusion = self.go_on();
-        tracing::error!(pid, returned, ended, "the handover is rolled back: {failure}");
-        let mut reason = failure.to_string();
-        if let Some(mut asked) = self.asked.take() {
-            let status = asked.child.as_mut().and_then(|child| child.try_wait().ok()?);
-            if let Some(status) = status {
-                reason = format!("{reason} ({status})");
-            }
-            if returned + ended > 0 {
-                reason = format!("{reason}; {returned} groups continue, {ended} were closed");
-            }
-            asked.finish(conclusion, reason);
-        }
-        End::Back
-    }
-
-    /// Has control go on as before, unless it was asked to end meanwhile.
-    fn go_on(&self) -> Conclusion {
-        let (reply, ends) = oneshot::channel();
-        self.become_again(|totals| HandoverChange::RolledBack { totals, reply });
-        // Control ends with the process.
-        if ends.blocking_recv().unwrap_or(true) { Conclusion::Ends } else { Conclusion::Continues }
-    }
-
-    /// The other process has compared the configurations, and ends.
-    fn on_checked(&mut self) -> End {
-        self.news(HandoverNews::Ended(HandoverResult::Checked, String::new()));
-        self.go_on();
-        tracing::info!(pid = self.line.peer.pid, "compared with another process's configuration");
-        if let Some(asked) = self.asked.take() {
-            asked.finish(Conclusion::Done, "checked: this process continues".to_owned());
-        }
-        End::Back
     }
 
     /// Probation is over: this process ends.

@@ -19,6 +19,7 @@ use tokio::sync::mpsc::Sender;
 use super::attempt::Attempt;
 use super::leaving::Leaving;
 use super::line::{Incoming, Line, nanos, now};
+use super::log_pace::LogPace;
 use super::pending::{First, Heard, LOOK_INTERVAL, PendingPeers};
 use super::refused::RefusedPeers;
 use super::requester::{Conclusion, Requester};
@@ -64,6 +65,8 @@ pub(crate) struct Giving {
     pub(crate) sessions: ProcessSessions,
     /// When a refusal was logged last.
     pub(crate) refusal_logged_at: Cell<u64>,
+    /// Attempts that ended before listening sockets were given.
+    pub(crate) early_ends: LogPace,
     /// When a failed accept was.
     pub(crate) failure_logged_at: Cell<u64>,
     pub(crate) pending: RefCell<PendingPeers>,

@@ -218,6 +218,35 @@ fn a_process_that_does_not_keep_to_the_conversation_is_refused_and_counted() {
 }
 
 #[test]
+fn a_flood_of_processes_that_say_hello_and_end_has_a_bounded_number_of_lines() {
+    let (service, mut successors) = (Service::start("one"), Successors::default());
+    let mut strait = run(&service);
+    let path = strait.path("handover/strait.sock");
+    let began = std::time::Instant::now();
+    let hello = Purpose::Take { forms_read: vec![1], descriptors: 1 << 20, is_check: false };
+    let hello = Message::Hello(Hello::new("test", hello)).encode();
+    let mut welcomed = 0;
+    // It may still be busy with the one before.
+    while welcomed < 60 {
+        let socket = connect(&path);
+        send(&socket, &hello, 0);
+        let answer = receive(&socket).map(|frame| Message::decode(&frame));
+        welcomed += u32::from(matches!(answer, Some(Ok(Some(Message::Welcome(_))))));
+    }
+    let counted = || failures(&strait, "closed");
+    until("all of them counted", || (counted() == 60).then_some(()));
+    let seconds = usize::try_from(began.elapsed().as_secs()).unwrap();
+    let ends = strait.times_logged("rolled back");
+    assert!((1..=1 + seconds).contains(&ends), "{ends} in {seconds} s");
+    let has_phases = |strait: &Strait| strait.all_logged().contains(r#""phase": String("hello")"#);
+    assert!(!has_phases(&strait), "{}", strait.all_logged());
+    // One that an operator asks for is in the log with all of its phases.
+    upgraded(&strait, &mut successors);
+    assert!(has_phases(&strait), "{}", strait.all_logged());
+    assert_eq!(strait.wait_for_end().code(), Some(0));
+}
+
+#[test]
 fn a_process_that_reads_no_connections_of_this_form_gets_all_else_and_they_drain() {
     let service = Service::start("one");
     let mut strait = run(&service);

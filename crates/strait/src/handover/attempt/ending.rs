@@ -1,15 +1,93 @@
 //! The other process does not answer, or has ended: this one ends it, goes on in its place, or stands in for it.
 
-use ::handover::Failure;
+use ::handover::{Failure, PeerLife};
 use control::{HandoverChange, HandoverNews, HandoverResult};
+use tokio::sync::oneshot;
 use worker::Message as Mail;
 
 use super::super::giving::End;
 use super::super::line::{now, runs_on};
 use super::super::requester::{Conclusion, reap};
+use super::super::timeouts::MAILBOX_TIMEOUT;
 use super::{Attempt, process_text};
 
 impl Attempt<'_> {
+    /// Nothing is handed over: this process goes on with everything.
+    pub(super) fn roll_back(&mut self, failure: &Failure, peer: PeerLife) -> End {
+        let pid = self.line.peer.pid;
+        let is_over = match peer {
+            PeerLife::Over => true,
+            PeerLife::Closed => !runs_on(self.process.as_ref()) || self.end_peer(),
+            PeerLife::InDoubt => self.end_peer(),
+        };
+        self.giving.sessions.early.reopen();
+        let (returned, ended) = self.outgoing.return_all(is_over);
+        if !self.accepting.is_on() {
+            io::own_socket_files(true);
+            // The other one may have become the process before it could say so.
+            self.giving.listener.own();
+            self.giving.contacts.deliver_to_all(|| Mail::AcceptAgain);
+        }
+        // A newer configuration comes behind what continues with this one.
+        self.giving.contacts.flush(MAILBOX_TIMEOUT);
+        self.count();
+        self.news(HandoverNews::Failed(failure.word()));
+        let result = HandoverResult::RolledBack;
+        self.news(HandoverNews::Ended(result, failure.to_string()));
+        let conclusion = self.go_on();
+        if let Some(omitted) = self.room_in_log() {
+            let omitted = Some(omitted).filter(|it| *it > 0);
+            tracing::error!(
+                pid,
+                returned,
+                ended,
+                omitted,
+                "the handover is rolled back: {failure}"
+            );
+        }
+        let mut reason = failure.to_string();
+        if let Some(mut asked) = self.asked.take() {
+            let status = asked.child.as_mut().and_then(|child| child.try_wait().ok()?);
+            if let Some(status) = status {
+                reason = format!("{reason} ({status})");
+            }
+            if returned + ended > 0 {
+                reason = format!("{reason}; {returned} groups continue, {ended} were closed");
+            }
+            asked.finish(conclusion, reason);
+        }
+        End::Back
+    }
+
+    /// Has control go on as before, unless it was asked to end meanwhile.
+    fn go_on(&self) -> Conclusion {
+        let (reply, ends) = oneshot::channel();
+        self.become_again(|totals| HandoverChange::RolledBack { totals, reply });
+        // Control ends with the process.
+        if ends.blocking_recv().unwrap_or(true) { Conclusion::Ends } else { Conclusion::Continues }
+    }
+
+    /// The other process has compared the configurations, and ends.
+    pub(super) fn on_checked(&mut self) -> End {
+        self.news(HandoverNews::Ended(HandoverResult::Checked, String::new()));
+        self.go_on();
+        if let Some(omitted) = self.room_in_log() {
+            let (pid, omitted) = (self.line.peer.pid, Some(omitted).filter(|it| *it > 0));
+            tracing::info!(pid, omitted, "compared with another process's configuration");
+        }
+        if let Some(asked) = self.asked.take() {
+            asked.finish(Conclusion::Done, "checked: this process continues".to_owned());
+        }
+        End::Back
+    }
+
+    /// Whether the log has room for how this ended, and how many ends it had none for before: of attempts by themselves, without listening
+    /// sockets, it has one a second.
+    fn room_in_log(&self) -> Option<u64> {
+        let is_in_log = self.asked.is_some() || self.phases_logged > 0;
+        if is_in_log { Some(0) } else { self.giving.early_ends.next(now()) }
+    }
+
     /// Ends the other process, which may still use what it was given and has to be given up otherwise; says whether it is over.
     pub(super) fn end_peer(&self) -> bool {
         let is_over = self.line.ends(self.process.as_ref());
