@@ -38,6 +38,7 @@ mod pieces;
 mod silence;
 mod stored;
 mod taker;
+mod text;
 mod topics;
 
 pub use deadlines::{Deadlines, Phase};

@@ -1,4 +1,4 @@
-//! What is said, as types; [`Message::encode`] and [`Message::decode`] are inverses.
+//! What is said, as types; [`Message::encode`] and [`Message::decode`] are inverses, but for control characters in texts, which are escaped.
 
 mod coding;
 
@@ -176,6 +176,7 @@ pub struct Hello {
     /// The newest.
     pub version_max: u16,
     /// Version of the program.
+    #[serde(deserialize_with = "crate::text::deserialize")]
     pub program: String,
     /// What is wanted.
     pub purpose: Purpose,
@@ -224,6 +225,7 @@ pub enum Purpose {
     /// To have the process give everything back to the one whose place it took.
     GiveBack {
         /// Why.
+        #[serde(deserialize_with = "crate::text::deserialize")]
         reason: String,
     },
 }
@@ -245,6 +247,7 @@ pub struct Welcome {
     /// The version of the conversation that is used.
     pub version: u16,
     /// Version of the program.
+    #[serde(deserialize_with = "crate::text::deserialize")]
     pub program: String,
     /// Form in which connections are written.
     pub form: u16,
@@ -325,6 +328,7 @@ pub struct Part {
     /// What it is.
     pub kind: PartKind,
     /// Its name.
+    #[serde(deserialize_with = "crate::text::deserialize")]
     pub name: String,
     /// What connections were agreed on there, as a number that differs where that does.
     pub fingerprint: u64,
@@ -336,6 +340,7 @@ pub struct Difference {
     /// What it is.
     pub kind: PartKind,
     /// Its name.
+    #[serde(deserialize_with = "crate::text::deserialize")]
     pub name: String,
     /// Whether the taker has none of this name.
     pub is_missing: bool,
@@ -345,7 +350,7 @@ pub struct Difference {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum SocketKey {
     /// One of a listener's, counted from 0.
-    Listener(String, u32),
+    Listener(#[serde(deserialize_with = "crate::text::deserialize")] String, u32),
     /// The admin interface.
     Admin,
     /// What scrapers and probes ask.
@@ -370,6 +375,7 @@ pub enum UnusedSocket {
     /// Of a listener.
     Listener {
         /// Its name.
+        #[serde(deserialize_with = "crate::text::deserialize")]
         name: String,
         /// The one of its addresses, as the configuration file writes it, or none for all of them.
         address: Option<String>,
@@ -440,6 +446,7 @@ pub struct Refused {
     /// The number of the group.
     pub group: u32,
     /// Why.
+    #[serde(deserialize_with = "crate::text::deserialize")]
     pub reason: String,
 }
 

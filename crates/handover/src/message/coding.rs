@@ -4,6 +4,7 @@ use wiped::Wiped;
 
 use super::{Hello, MAGIC, Message, Welcome};
 use crate::frame::{self, FrameError, IGNORABLE};
+use crate::text::{Entry, Lines};
 
 const HELLO: u16 = 1;
 const WELCOME: u16 = 2;
@@ -114,12 +115,14 @@ impl Message {
             TAKER_STATE => Self::TakerState(frame::body(body)?),
             COMMIT => Self::Commit,
             COMMITTED => Self::Committed,
-            GIVE_UP => Self::GiveUp { reason: frame::body(body)? },
-            OUTCOME => frame::body(body).map(|(is_done, text)| Self::Outcome { is_done, text })?,
+            GIVE_UP => Self::GiveUp { reason: entry(body)? },
+            OUTCOME => {
+                frame::body(body).map(|(is_done, Lines(text))| Self::Outcome { is_done, text })?
+            }
             PACK => frame::body(body).map(|(batch, groups)| Self::Pack { batch, groups })?,
             RESOURCES => Self::Resources { bytes: frame::body(body)? },
-            PROGRESS => Self::Progress { text: frame::body(body)? },
-            TAKE_BACK => Self::TakeBack { reason: frame::body(body)? },
+            PROGRESS => frame::body(body).map(|Lines(text)| Self::Progress { text })?,
+            TAKE_BACK => Self::TakeBack { reason: entry(body)? },
             SUCCEEDED => Self::Succeeded,
             END_REMAINING => Self::EndRemaining,
             ALIVE => Self::Alive,
@@ -128,8 +131,8 @@ impl Message {
             IS_PATIENT if body.is_empty() => Self::IsPatient { ms: None },
             IS_PATIENT => Self::IsPatient { ms: Some(frame::body(body)?) },
             CONFIG_VERSION => Self::ConfigVersion { version: frame::body(body)? },
-            ENDS => Self::Ends { reason: frame::body(body)? },
-            GIVES_BACK => Self::GivesBack { reason: frame::body(body)? },
+            ENDS => Self::Ends { reason: entry(body)? },
+            GIVES_BACK => Self::GivesBack { reason: entry(body)? },
             UNUSED => Self::Unused { sockets: frame::body(body)? },
             OWN_FILES => Self::OwnFiles { keys: frame::body(body)? },
             BUSY => Self::Busy,
@@ -232,6 +235,11 @@ impl Message {
             _ => 0,
         }
     }
+}
+
+/// A reason as the other process gives it.
+fn entry(body: &[u8]) -> Result<String, FrameError> {
+    frame::body(body).map(|Entry(text)| text)
 }
 
 /// The body of a hello. What later versions add stands behind it.

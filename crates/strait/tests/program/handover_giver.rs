@@ -180,6 +180,7 @@ fn a_new_process_takes_no_descriptors_that_are_missing_too_many_or_no_listening_
 fn a_new_process_ends_where_the_running_one_says_something_else_or_nothing() {
     let giver = Giver::new();
     let other_version = Message::Welcome(Welcome { version: 9_999, ..Giver::welcome() });
+    let forged = "of its own\n2026-03-01T10:00:00Z ERROR \u{1b}[2J";
     let many = Message::Welcome(Welcome { descriptors: u64::MAX, ..Giver::welcome() });
     for (frame, reason) in [
         (Some(b"x".to_vec()), "cannot take over"),
@@ -188,7 +189,10 @@ fn a_new_process_ends_where_the_running_one_says_something_else_or_nothing() {
         (Some(Message::Commit.encode().to_vec()), "Commit"),
         (Some(other_version.encode().to_vec()), "9999"),
         (Some(many.encode().to_vec()), "raise the limit on open files"),
-        (Some(Message::GiveUp { reason: "of its own".to_owned() }.encode().to_vec()), "of its own"),
+        (
+            Some(Message::GiveUp { reason: forged.to_owned() }.encode().to_vec()),
+            "of its own\n  2026-03-01T10:00:00Z ERROR \\u{1b}[2J",
+        ),
         (None, "cannot take over"),
     ] {
         let mut taking = giver.start();
