@@ -75,7 +75,7 @@ pub(crate) fn peer_credentials(socket: impl AsFd) -> io::Result<(u32, u32)> {
     }
 }
 
-/// A handle on the process that [`peer_credentials`] names, whoever has its number by now.
+/// A handle on the process that [`peer_credentials`] names, also where another one has its number by now.
 pub(crate) fn peer_process(socket: impl AsFd) -> io::Result<OwnedFd> {
     let mut handle: libc::c_int = -1;
     let mut len = VALUE_BYTES;

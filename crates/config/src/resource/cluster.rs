@@ -266,8 +266,6 @@ pub struct Endpoint {
     pub(crate) weight_undrained: u16,
     /// Whether an operator drains it.
     pub is_drained: bool,
-    /// Whether its name, in mode `logical`, had other addresses: connections to these, and what was counted there, are its own.
-    pub has_moved: bool,
     /// What its source says of its health.
     pub reported: ReportedHealth,
     /// It is chosen only where no endpoint of a lower number may be.

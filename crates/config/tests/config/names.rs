@@ -117,8 +117,6 @@ fn the_endpoint_of_a_logical_name_stays_the_same_while_its_address_changes() {
     let id_of = |snapshot| cluster(snapshot, "api").endpoints[0].id;
     assert_eq!(id_of(&first), id_of(&now));
     assert_eq!(shown(&now, "api"), ["10.0.0.2:80*1 api.internal"]);
-    let has_moved = |snapshot| cluster(snapshot, "api").endpoints[0].has_moved;
-    assert!(!has_moved(&first) && has_moved(&now));
     let changes = Changes { clusters_changed: vec![cluster(&now, "api").id], ..Changes::default() };
     assert_eq!(now.changes, changes);
     // Another name is another endpoint, though it has the same address.
@@ -149,26 +147,6 @@ fn an_address_that_a_logical_name_stood_for_last_is_another_endpoint_once_it_is_
         let id_of = |snapshot| cluster(snapshot, "api").endpoints[0].id;
         assert_ne!(id_of(&former), id_of(&now), "{then}");
     }
-}
-
-#[test]
-fn an_endpoint_stays_the_same_in_any_mode_while_its_name_has_the_same_address() {
-    let modes = ["strict", "logical", "strict", "logical"];
-    let mut loader = fresh();
-    let mut ids = modes.map(|mode| {
-        let endpoints = format!("{{ dns: 'api.internal:80', mode: {mode} }}");
-        // Strait knows what the name stands for when the text says another mode of it.
-        let prepared = loader.prepare("f", &text(&[("api", &endpoints)]), &sample::outside());
-        let name = prepared.unwrap().unanswered().first().cloned();
-        let answered = answer("api.internal", &["10.0.0.1:80"]);
-        loader.note_answers(name.map(|name| (name, Some(answered))).into_iter().collect());
-        let snapshot = loader.load("f", &text(&[("api", &endpoints)])).unwrap();
-        let [endpoint] = &*cluster(&snapshot, "api").endpoints else { panic!("{mode}") };
-        assert!(!endpoint.has_moved);
-        endpoint.id
-    });
-    ids.sort_unstable();
-    assert_eq!(ids.first(), ids.last());
 }
 
 #[test]

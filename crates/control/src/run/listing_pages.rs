@@ -313,7 +313,6 @@ fn endpoint_json(
         "address": address_text(&endpoint.address),
         "weight": endpoint.weight,
         "drained": endpoint.is_drained,
-        "moved": endpoint.has_moved,
         "reported": endpoint.reported.as_str(),
         "connections": endpoint.connections.open(),
         "transport": (!transport.is_empty()).then_some(transport),

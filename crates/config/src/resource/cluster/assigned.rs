@@ -43,8 +43,7 @@ pub(crate) struct Assigned {
 
 impl Assigned {
     /// An endpoint that `former` has keeps its id: it is its cluster, its address, and the host that TLS asks for
-    /// there, since a connection that was made for another host is of no use for this one. That of a logical name is the name; with the only
-    /// address that it had, it is the same in any mode.
+    /// there. That of a logical name is the name.
     pub(crate) fn new(
         assignment: &Assignment,
         from: &EndpointsFrom,
@@ -58,10 +57,11 @@ impl Assigned {
         };
         let logical = former.filter(is_same_name).and_then(|former| former.endpoints.first());
         // The endpoint of a logical name is all that the name stood for: connections to what it stood for before are not the next one's.
+        let is_address = |former: &&Arc<Cluster>| former.endpoints_from.logical().is_none();
         let known: Map<(&Address, Option<&str>), &Endpoint> = former
+            .filter(is_address)
             .iter()
             .flat_map(|former| &former.endpoints)
-            .filter(|endpoint| !endpoint.has_moved)
             .map(|endpoint| ((&endpoint.address, endpoint.host().map(|host| &**host)), endpoint))
             .collect();
         let before = |endpoint: &resource::Endpoint| match logical {
@@ -79,7 +79,6 @@ impl Assigned {
                 weight: if is_drained { 0 } else { weight_undrained },
                 weight_undrained,
                 is_drained,
-                has_moved: before.is_some_and(|it| it.has_moved || it.address != endpoint.address),
                 priority: endpoint.traits.priority,
                 reported: endpoint.traits.health,
                 health: HealthCell::new(choosing.has_health, before.map(|before| &before.health)),
