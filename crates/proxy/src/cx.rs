@@ -8,7 +8,6 @@ use std::sync::Arc;
 use config::matching::Searches;
 use config::memory::MemoryPressure;
 use config::rewrite::Rewriting;
-use config::snapshot::{Cluster, ClusterId};
 use telemetry::Emitter;
 use wire::buffer::Buffer;
 use wire::head::HeadIndex;
@@ -143,13 +142,6 @@ impl Cx {
             let snapshot = self.former.swap_remove(index).into_shared();
             self.ops.extend(snapshot.map(Op::Retire));
         }
-    }
-
-    /// The cluster that exchanges of this worker may wait for: as the newest configuration has it or, where that has removed it,
-    /// as one does that they began with.
-    pub(crate) fn awaited_cluster(&self, id: ClusterId) -> Option<&Arc<Cluster>> {
-        let newest = self.snapshot.cluster(id);
-        newest.or_else(|| self.former.iter().rev().find_map(|former| former.cluster(id)))
     }
 
     pub(crate) fn has_former_snapshots(&self) -> bool {

@@ -305,7 +305,6 @@ impl Proxy {
                 self.upstream.pools.forget_pool(pool);
             }
         }
-        self.upstream.pools.forget_displaced();
         self.cx.retire_former();
         self.settle(now);
     }

@@ -68,8 +68,6 @@ const SHARE_DIVISOR: u32 = 8;
 #[derive(Debug)]
 pub(crate) struct Pools {
     pools: ByPriority<Vec<Option<PoolState>>>,
-    /// Those of removed clusters whose places others have, while something still counts for them.
-    displaced: Vec<PoolState>,
     endpoints: Vec<Option<EndpointState>>,
     /// The newest idle connection to each destination of an original-destination cluster, where
     /// there is one: as bounded as those connections are.
@@ -289,7 +287,6 @@ impl Pools {
     pub(crate) fn new(share: Share) -> Self {
         Self {
             pools: ByPriority::default(),
-            displaced: Vec::new(),
             endpoints: Vec::new(),
             originals: BTreeMap::new(),
             checked: BTreeMap::new(),
@@ -535,8 +532,7 @@ impl Pools {
 
     /// All pools.
     fn states(&self) -> impl Iterator<Item = &PoolState> {
-        let of = |priority| self.pools.of(priority).iter().flatten();
-        Priority::ALL.into_iter().flat_map(of).chain(&self.displaced)
+        Priority::ALL.into_iter().flat_map(|priority| self.pools.of(priority).iter().flatten())
     }
 
     /// Requests under way at the endpoints of a cluster, where the balancer compares them.

@@ -62,7 +62,6 @@ mod proxy_sources;
 mod reconfiguring;
 mod refusals;
 mod relays;
-mod removed_clusters;
 mod replies;
 mod reports;
 mod retries;

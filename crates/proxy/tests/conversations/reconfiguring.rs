@@ -9,11 +9,11 @@ use crate::http2::TO_HTTP2;
 use crate::keep_alive::CONFIG;
 use crate::kit::{Variant, hold};
 
-pub(crate) const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
-pub(crate) const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+const GET: &str = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 /// Holds a conversation in the variants in which the proxy stays the same.
-pub(crate) fn hold_in_place(config: &str, script: impl Fn(&mut crate::kit::Talk<'_>)) {
+fn hold_in_place(config: &str, script: impl Fn(&mut crate::kit::Talk<'_>)) {
     hold(config, |talk| {
         if talk.variant() != Variant::Moving {
             script(talk);
@@ -79,12 +79,12 @@ fn an_exchange_with_retries_outlives_the_cluster_of_its_rule() {
 }
 
 /// To services of HTTP/2 at this port.
-pub(crate) fn to_http2_at(port: u16) -> String {
+fn to_http2_at(port: u16) -> String {
     let all = "endpoints: ['127.0.0.1:9000', '127.0.0.1:9001']";
     TO_HTTP2.replace(all, &format!("endpoints: ['127.0.0.1:{port}']"))
 }
 
-pub(crate) const UPGRADE: &str = "GET /chat HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+const UPGRADE: &str = "GET /chat HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 
 #[test]
 fn an_upgrade_whose_endpoint_is_gone_goes_to_one_that_its_cluster_has_now() {

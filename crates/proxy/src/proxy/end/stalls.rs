@@ -65,7 +65,7 @@ impl Proxy {
 
     /// Ends stalled exchanges of a pool for others that wait. Says whether some still do.
     fn relieve(&mut self, id: PoolId, now: Time) -> bool {
-        let Some(cluster) = self.cx.awaited_cluster(id.cluster).cloned() else { return false };
+        let Some(cluster) = self.cx.snapshot.cluster(id.cluster).cloned() else { return false };
         let pool = Pool::new(&cluster, id.priority);
         if self.upstream.pools.end_reserve(pool, now) {
             self.serve_waiting(id, now);

@@ -267,13 +267,9 @@ impl Proxy {
             return;
         }
         let PoolId { cluster, priority } = id;
-        let newest = self.cx.awaited_cluster(cluster);
+        let newest = self.cx.snapshot.cluster(cluster);
         if newest.is_some_and(|it| it.warming.waits()) {
-            // All of them, which may be a thousand, would wait again. No check waits here. Endpoints of one that is
-            // gone are not checked any more.
-            if self.cx.snapshot.cluster(cluster).is_none() {
-                self.fail_waiting(id, now);
-            }
+            // All of them, which may be a thousand, would wait again. No check waits here.
             return;
         }
         if newest.is_some_and(|it| self.upstream.pools.can_serve(Pool::new(it, priority))) {
@@ -285,7 +281,7 @@ impl Proxy {
         for _ in 0..self.upstream.pools.waiting_for(id) {
             let exchanges = &self.exchanges;
             let is_waiting = |key| is_waiting(exchanges.get(key));
-            let Some(cluster) = self.cx.awaited_cluster(cluster).map(Arc::clone) else {
+            let Some(cluster) = self.cx.snapshot.cluster(cluster).map(Arc::clone) else {
                 return self.fail_waiting(id, now);
             };
             let pool = Pool::new(&cluster, priority);
@@ -305,7 +301,7 @@ impl Proxy {
         }
         let exchanges = &self.exchanges;
         let is_waiting = |key| is_waiting(exchanges.get(key));
-        let Some(cluster) = self.cx.awaited_cluster(id.cluster) else { return };
+        let Some(cluster) = self.cx.snapshot.cluster(id.cluster) else { return };
         let pool = Pool::new(cluster, id.priority);
         let next = self.upstream.pools.next_waiting(pool, &self.listen.clients, is_waiting);
         if let Some(key) = next {
@@ -313,18 +309,13 @@ impl Proxy {
         }
     }
 
-    /// The cluster is gone before it could serve; so is the hope of those that wait for it.
+    /// The cluster is gone; so is the hope of those that wait for it.
     fn fail_waiting(&mut self, id: PoolId, now: Time) {
         loop {
             let exchanges = &self.exchanges;
             let next = self.upstream.pools.next_in_vain(id, |key| is_waiting(exchanges.get(key)));
             let Some(key) = next else { return };
             if let Some(request) = self.exchanges.take_waiting(key, now) {
-                let cluster = self.exchanges.get(key).and_then(Exchange::cluster);
-                let name = cluster.map_or_else(|| "".into(), |cluster| Arc::clone(&cluster.name));
-                let words =
-                    format_args!("the cluster {name} was removed while the request waited for it");
-                self.exchanges.note_detail(key, || Detail::of(&words));
                 self.fail_queued(key, request, Cause::NoEndpoint, now);
             }
         }

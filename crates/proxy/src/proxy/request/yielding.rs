@@ -18,14 +18,14 @@ const SHARED_MIN: Duration = Duration::from_millis(100);
 impl Proxy {
     /// Exchanges wait for a connection of a cluster whose bound is reached: other workers have to know.
     pub(super) fn want(&mut self, id: PoolId) {
-        let Some(cluster) = self.cx.awaited_cluster(id.cluster) else { return };
+        let Some(cluster) = self.cx.snapshot.cluster(id.cluster) else { return };
         let want = self.upstream.pools.want(Pool::new(cluster, id.priority));
         self.follow_want(id, want);
     }
 
     /// Exchanges have been waiting for a while.
     pub(in crate::proxy) fn want_again(&mut self, id: PoolId) {
-        let Some(cluster) = self.cx.awaited_cluster(id.cluster) else { return };
+        let Some(cluster) = self.cx.snapshot.cluster(id.cluster) else { return };
         let want = self.upstream.pools.want_again(Pool::new(cluster, id.priority));
         self.follow_want(id, want);
     }
@@ -58,10 +58,8 @@ impl Proxy {
 
     /// Other workers want connections of a cluster: closes what is not used here, and has the next of them look.
     pub(in crate::proxy) fn yield_connections(&mut self, id: PoolId, now: Time) {
-        let Some(cluster) = self.cx.awaited_cluster(id.cluster).cloned() else {
-            // Here, the last of a removed cluster has ended. Exchanges of other workers may still wait.
-            self.upstream.pools.forget_wanted(id);
-            return self.ring_next(id);
+        let Some(cluster) = self.cx.snapshot.cluster(id.cluster).cloned() else {
+            return self.upstream.pools.forget_wanted(id);
         };
         let pool = Pool::new(&cluster, id.priority);
         let yielded = match self.upstream.pools.yielding(pool) {
@@ -80,11 +78,9 @@ impl Proxy {
 
     /// Has the next worker look whose exchanges wait, if there is a connection for them.
     pub(super) fn ring_next(&mut self, id: PoolId) {
-        let cluster = self.cx.awaited_cluster(id.cluster);
-        let next = match cluster {
-            Some(cluster) => self.upstream.pools.next_to_ring(Pool::new(cluster, id.priority)),
-            None => self.upstream.pools.others_to_ring(id),
-        };
+        let cluster = self.cx.snapshot.cluster(id.cluster);
+        let pool = cluster.map(|cluster| Pool::new(cluster, id.priority));
+        let next = pool.and_then(|pool| self.upstream.pools.next_to_ring(pool));
         if let Some(workers) = next {
             self.ring(id, workers);
         }

@@ -547,12 +547,6 @@ impl Pools {
         next.map(bit)
     }
 
-    /// The workers whose exchanges wait, as a set, where it is not known whether there is a connection for them.
-    pub(crate) fn others_to_ring(&mut self, pool: PoolId) -> Option<u64> {
-        let member = self.share.member();
-        self.pool(pool)?.breakers.others_to_wake(member)
-    }
-
     /// The pools of this worker.
     pub(crate) fn all(&self) -> impl Iterator<Item = PoolId> {
         self.states().map(|state| state.id)

@@ -233,19 +233,11 @@ impl Pools {
         }
     }
 
-    /// Forgets the displaced pools for which nothing counts any more.
-    pub(crate) fn forget_displaced(&mut self) {
-        self.displaced.retain(|state| !state.is_unused());
-    }
-
     #[inline]
     pub(super) fn pool(&mut self, id: PoolId) -> Option<&mut PoolState> {
         // Pools of one priority stand in one table.
-        let state = self.pools.of_mut(id.priority).get_mut(id.cluster.0.slot as usize);
-        match state.and_then(Option::as_mut).filter(|state| state.id.cluster == id.cluster) {
-            Some(state) => Some(state),
-            None => self.displaced.iter_mut().find(|state| state.id == id),
-        }
+        let state = self.pools.of_mut(id.priority).get_mut(id.cluster.0.slot as usize)?;
+        state.as_mut().filter(|state| state.id.cluster == id.cluster)
     }
 
     pub(super) fn pool_or_new(
@@ -258,11 +250,9 @@ impl Pools {
         // An exchange on an old configuration may ask for a cluster that is gone.
         let generation = id.cluster.0.generation;
         if slot.as_ref().is_some_and(|state| state.id.cluster.0.generation > generation) {
-            return self.displaced.iter_mut().find(|state| state.id == id);
+            return None;
         }
         if slot.as_ref().is_none_or(|state| state.id != id) {
-            let former = slot.take().filter(|former| !former.is_unused());
-            self.displaced.extend(former);
             *slot = Some(PoolState {
                 id,
                 cursors: Cursors::at(start()),
