@@ -115,6 +115,7 @@ mod tests {
     use std::fs;
     use std::io::{self, Write as _};
     use std::os::fd::AsRawFd as _;
+    use std::path::PathBuf;
 
     use config::{FilterKinds, Loader};
 
@@ -153,6 +154,16 @@ routes: [{{ name: r, hosts: [x], rules: [{{ match: {{ prefix: / }}, respond: {{}
         file
     }
 
+    /// In a folder of its own.
+    fn in_folder(name: &str) -> (Scratch, PathBuf, ConfigFile<()>) {
+        let scratch = Scratch::new(name);
+        put("site", &scratch.0);
+        let path = scratch.0.join("strait.yaml");
+        fs::write(&path, text(&scratch.0)).unwrap();
+        let file = loaded(&path);
+        (scratch, path, file)
+    }
+
     fn renew(file: &mut ConfigFile<()>) {
         let renewed = file.load_renewed().unwrap().unwrap().candidate.unwrap();
         assert_eq!(renewed.snapshot().changes.listeners_changed.len(), 1);
@@ -162,11 +173,7 @@ routes: [{{ name: r, hosts: [x], rules: [{{ match: {{ prefix: / }}, respond: {{}
 
     #[test]
     fn a_text_that_is_left_unread_stays_so_when_certificates_of_the_one_in_use_are_renewed() {
-        let scratch = Scratch::new("renewal-skipped");
-        put("site", &scratch.0);
-        let path = scratch.0.join("strait.yaml");
-        fs::write(&path, text(&scratch.0)).unwrap();
-        let mut file = loaded(&path);
+        let (scratch, path, mut file) = in_folder("renewal-skipped");
         fs::write(&path, text(&scratch.0).replace("respond: {}", "respond: { status: 500 }"))
             .unwrap();
         file.skip();
@@ -183,11 +190,7 @@ routes: [{{ name: r, hosts: [x], rules: [{{ match: {{ prefix: / }}, respond: {{}
 
     #[test]
     fn what_the_latest_text_is_refused_for_is_refused_once() {
-        let scratch = Scratch::new("renewal-once");
-        put("site", &scratch.0);
-        let path = scratch.0.join("strait.yaml");
-        fs::write(&path, text(&scratch.0)).unwrap();
-        let mut file = loaded(&path);
+        let (scratch, _, mut file) = in_folder("renewal-once");
         fs::copy(format!("{CERTIFICATES}/client.pem"), scratch.0.join("now.pem")).unwrap();
         assert!(file.load().is_err());
         assert!(file.load_renewed().is_none());

@@ -225,7 +225,10 @@ fn groups_that_cannot_be_read_stay_untouched_and_the_new_process_serves() {
     let sockets: Vec<_> = pairs.iter().map(|(socket, _)| socket.as_fd()).collect();
     taking.say(&Message::Pack { batch: 0, groups: packed.collect() }, &sockets);
     taking.say(&Message::BatchEnd { batch: 0, groups: 4 }, &[]);
-    let Message::Taken { batch: 0, mut refused } = taking.hear() else { panic!("the batch") };
+    let mut refused = match taking.hear() {
+        Message::Taken { batch: 0, refused } => refused,
+        other => panic!("{other:?}"),
+    };
     refused.sort_by_key(|refused| refused.group);
     assert_eq!(refused.iter().map(|it| it.group).collect::<Vec<_>>(), [7, 8, 9, 10]);
     for (Refused { reason, .. }, (_, expected)) in refused.iter().zip(&groups) {

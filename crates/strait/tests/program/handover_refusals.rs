@@ -218,6 +218,7 @@ fn a_process_that_does_not_keep_to_the_conversation_is_refused_and_counted() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "the bound is one line a second")]
 fn a_flood_of_processes_that_say_hello_and_end_has_a_bounded_number_of_lines() {
     let (service, mut successors) = (Service::start("one"), Successors::default());
     let mut strait = run(&service);

@@ -137,6 +137,7 @@ impl Attempt<'_> {
 
     pub(super) fn accept_again(&mut self) -> End {
         let pid = self.line.peer.pid;
+        let mut reason = "it ended during its probation";
         if !runs_on(self.process.as_ref()) {
             tracing::error!(
                 pid,
@@ -149,6 +150,7 @@ impl Attempt<'_> {
                 "the new process closed its connection to this one, and was killed: this one accepts connections again"
             );
         } else {
+            reason = "it closed its connection during its probation, and cannot be ended";
             tracing::error!(
                 pid,
                 "the new process closed its connection to this one, which cannot end it: both accept connections; end that one"
@@ -161,8 +163,7 @@ impl Attempt<'_> {
         self.giving.listener.own();
         self.giving.sessions.early.reopen();
         self.giving.contacts.deliver_to_all(|| Mail::AcceptAgain);
-        let reason = "it ended during its probation".to_owned();
-        self.news(HandoverNews::Ended(HandoverResult::StoodIn, reason));
+        self.news(HandoverNews::Ended(HandoverResult::StoodIn, reason.to_owned()));
         self.become_again(|totals| HandoverChange::AcceptAgain { totals });
         End::Back
     }
