@@ -127,8 +127,9 @@ fn certificate(explain: &Explain) -> Result<Option<Arc<Certificate>>, Failure> {
         let content = files.read(path);
         content.map_err(|error| Failure::Explain(format!("{}: {error}", path.display())))
     };
-    let certificate = Certificate::from_pem(&read(chain)?, &read(key)?, files.now())
-        .map_err(|error| Failure::Explain(format!("{}: {error}", chain.display())))?;
+    let failed = |error| Failure::Explain(format!("{}: {error}", chain.display()));
+    let certificate = Certificate::from_pem(&read(chain)?, &read(key)?).map_err(failed)?;
+    certificate.check_time(files.now()).map_err(failed)?;
     Ok(Some(Arc::new(certificate)))
 }
 

@@ -49,8 +49,8 @@ fn contexts_for(case: Case, provider: Option<ProviderId>) -> Contexts {
     let pem = parameters.self_signed(&key).expect("it can be signed").pem();
     let (chain, key) = (pem.as_bytes(), key.serialize_pem());
     let certificate = match provider {
-        None => Certificate::from_pem(chain, key.as_bytes(), NOW),
-        Some(provider) => Certificate::from_pem_for(provider, chain, key.as_bytes(), NOW),
+        None => Certificate::from_pem(chain, key.as_bytes()),
+        Some(provider) => Certificate::from_pem_for(provider, chain, key.as_bytes()),
     };
     let certificate = certificate.expect("it fits");
     let versions = match case {

@@ -56,15 +56,15 @@ pub enum KeyKind {
 }
 
 impl Certificate {
-    /// Reads a chain, leaf first, and the key of the leaf. `now` is in Unix seconds.
+    /// Reads a chain, leaf first, and the key of the leaf. Its dates are not looked at: see [`Certificate::check_time`].
     ///
     /// Both may stand in one file: what is of another kind is passed over.
     ///
     /// # Errors
     ///
-    /// When they are not a chain and its key that can be used now.
-    pub fn from_pem(chain: &[u8], key: &[u8], now: u64) -> Result<Self, CertificateError> {
-        read::read(chain, &KeySource::Pem(key), now)
+    /// When they are not a chain and its key.
+    pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, CertificateError> {
+        read::read(chain, &KeySource::Pem(key))
     }
 
     /// As [`Certificate::from_pem`], for servers whose handshakes wait while `provider` signs.
@@ -78,23 +78,34 @@ impl Certificate {
         provider: ProviderId,
         chain: &[u8],
         key: &[u8],
-        now: u64,
     ) -> Result<Self, CertificateError> {
-        read::read(chain, &KeySource::PemFor(provider, key), now)
+        read::read(chain, &KeySource::PemFor(provider, key))
     }
 
-    /// Reads a chain, leaf first, whose key only `provider` has. `now` is in Unix seconds. It is for
+    /// Reads a chain, leaf first, whose key only `provider` has. It is for
     /// servers: a client cannot wait for a signature, and fails when it is asked for one.
     ///
     /// # Errors
     ///
-    /// When it is not a chain that can be used now.
-    pub fn from_chain_for(
-        provider: ProviderId,
-        chain: &[u8],
-        now: u64,
-    ) -> Result<Self, CertificateError> {
-        read::read(chain, &KeySource::With(provider), now)
+    /// When it is not a chain.
+    pub fn from_chain_for(provider: ProviderId, chain: &[u8]) -> Result<Self, CertificateError> {
+        read::read(chain, &KeySource::With(provider))
+    }
+
+    /// Looks whether the leaf is within its dates at `now`, in Unix seconds.
+    ///
+    /// # Errors
+    ///
+    /// It has expired, or is not valid yet.
+    pub const fn check_time(&self, now: u64) -> Result<(), CertificateError> {
+        let Self { not_before, not_after, .. } = *self;
+        if now < not_before {
+            return Err(CertificateError::NotValidYet { not_before });
+        }
+        if now > not_after {
+            return Err(CertificateError::Expired { not_after });
+        }
+        Ok(())
     }
 
     /// The key, if a provider signs with it instead of the handshake.

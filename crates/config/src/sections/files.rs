@@ -13,7 +13,6 @@ use std::sync::Arc;
 use tls::{Certificate, CertificatePart, Roots, RootsError, TicketKey};
 use zeroize::Zeroizing;
 
-use crate::date;
 use crate::findings::{Findings, Problem};
 use crate::map::Map;
 use crate::outside::Outside;
@@ -169,12 +168,14 @@ impl<'a> Files<'a> {
             |known: &Arc<CertificateSource>| known.ocsp.as_deref() == file.ocsp.as_deref();
         let source = match known.filter(|known| known.signing == signing && is_named(known)) {
             Some(known) => known,
-            None => match self.read_certificate(
+            None => match read_certificate(
                 &chain_pem,
                 &key_pem,
                 ocsp_der.as_ref().map(|der| der.as_slice()),
                 signing,
-            ) {
+            )
+            .and_then(|certificate| self.check_time(certificate, &paths))
+            {
                 Ok(certificate) => Arc::new(CertificateSource {
                     certificate: Arc::new(certificate),
                     chain: Arc::clone(&paths.0),
@@ -191,7 +192,7 @@ impl<'a> Files<'a> {
                         CertificatePart::Key => "key",
                         CertificatePart::Ocsp => "ocsp",
                     };
-                    let problem = Problem::new(rule(&error), error.hint());
+                    let problem = Problem::new(expiry::rule(&error), error.hint());
                     site.key(key).error(findings, problem);
                     return None;
                 }
@@ -337,22 +338,20 @@ impl<'a> Files<'a> {
         site.error(findings, Problem::new(rule, hint));
     }
 
-    fn read_certificate(
+    /// Refuses a certificate that has expired, or is not valid yet, in the place of one that is valid. Where there is none to go on
+    /// with, it is better than no configuration at all, and warned of. One that a source delivers has to be valid.
+    fn check_time(
         &self,
-        chain_pem: &[u8],
-        key_pem: &[u8],
-        ocsp_der: Option<&[u8]>,
-        signing: Signing,
+        certificate: Certificate,
+        paths: &(Arc<str>, Arc<str>),
     ) -> Result<Certificate, tls::CertificateError> {
         let now = self.outside.now();
-        let certificate = match signing.provider() {
-            None => Certificate::from_pem(chain_pem, key_pem, now)?,
-            Some(provider) => Certificate::from_pem_for(provider, chain_pem, key_pem, now)?,
-        };
-        match ocsp_der {
-            None => Ok(certificate),
-            Some(der) => certificate.with_ocsp_response(der),
+        let former = self.certificates.get(paths);
+        let is_former_valid = former.is_some_and(|it| it.certificate.check_time(now).is_ok());
+        if self.secrets.is_some() || is_former_valid {
+            certificate.check_time(now)?;
         }
+        Ok(certificate)
     }
 
     fn warn_of_expiry(
@@ -362,7 +361,10 @@ impl<'a> Files<'a> {
         findings: &mut Findings<'_>,
     ) {
         let Some(rule) = expiry_warning(certificate, self.outside.now()) else { return };
-        let hint = "renew it; Strait watches the files and applies the new one";
+        let hint = match certificate.check_time(self.outside.now()) {
+            Err(error @ tls::CertificateError::NotValidYet { .. }) => error.hint(),
+            _ => "renew it; Strait watches the files and applies the new one",
+        };
         site.passing_warning(findings, Problem::new(rule, hint));
     }
 
@@ -602,16 +604,19 @@ impl CertificateSource {
     }
 }
 
-/// What is wrong with a certificate; of dates, when.
-fn rule(error: &tls::CertificateError) -> String {
-    match error {
-        tls::CertificateError::Expired { not_after } => {
-            format!("{error}, at {}", date::rfc3339(*not_after))
-        }
-        tls::CertificateError::NotValidYet { not_before } => {
-            format!("{error}, but from {} on", date::rfc3339(*not_before))
-        }
-        _ => error.to_string(),
+fn read_certificate(
+    chain_pem: &[u8],
+    key_pem: &[u8],
+    ocsp_der: Option<&[u8]>,
+    signing: Signing,
+) -> Result<Certificate, tls::CertificateError> {
+    let certificate = match signing.provider() {
+        None => Certificate::from_pem(chain_pem, key_pem)?,
+        Some(provider) => Certificate::from_pem_for(provider, chain_pem, key_pem)?,
+    };
+    match ocsp_der {
+        None => Ok(certificate),
+        Some(der) => certificate.with_ocsp_response(der),
     }
 }
 

@@ -1,6 +1,7 @@
 //! `tls` of listeners, chains and clusters: what it becomes, what it is refused for, and what stays
 //! while files change.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use ::tls::{Group, Version};
 use config::outside::Memory;
 use config::snapshot::{Changes, Cluster, ClusterTls, ListenerTls, Snapshot, TlsMode};
-use config::{Finding, Outside, agreed, certificates, effective, effective_yaml};
+use config::{Errors, Finding, Outside, agreed, certificates, effective, effective_yaml};
 
 use crate::sample::{CERTIFICATES, Headers, Loader, NOW, loader};
 
@@ -862,16 +863,56 @@ fn a_new_certificate_is_in_its_time_and_one_in_use_may_leave_it() {
     load(&mut loader, SAMPLE);
     let warned = reported(&loader);
     assert!(matches!(&warned[..], [one] if one.contains("has expired, at 2126-")), "{warned:?}");
-    let mut fresh = crate::sample::loader();
-    for (now, rule) in
-        [(end + 1, "expired, at 2126-"), (1_000_000_000, "not valid yet, but from 20")]
-    {
+    // Where none is in use, one that clients may refuse is better than no process at all.
+    let dated = [(end + 1, "expired, at 2126-"), (1_000_000_000, "not valid yet, but from 20")];
+    for (now, rule) in dated {
+        let mut fresh = crate::sample::loader();
         at(&mut fresh, now);
-        let errors = fresh.load("strait.yaml", SAMPLE).unwrap_err();
-        let error = errors.errors.iter().find(|error| error.value == "\"site.pem\"").unwrap();
+        load(&mut fresh, SAMPLE);
+        let warned = reported(&fresh);
+        assert!(matches!(&warned[..], [one] if one.contains(rule)), "{warned:?}");
+    }
+}
+
+#[test]
+fn a_valid_certificate_is_not_replaced_by_one_outside_of_its_dates() {
+    let issue = |validity: Range<i64>| {
+        let leaf = pki::Leaf { validity, ..pki::Leaf::new(&rcgen::PKCS_ED25519, &["a.example"]) };
+        leaf.self_signed()
+    };
+    let show = |loader: &mut Loader, pair: &pki::Pair, now: u64| {
+        let mut outside = Memory::new(now);
+        for (name, content) in CERTIFICATES {
+            outside.insert(name, content);
+        }
+        outside.insert("site.pem", pair.chain.as_bytes());
+        outside.insert("site.key", pair.key.as_bytes());
+        outside.trust(file("ca.pem"));
+        loader.outside = outside;
+        let loaded = loader.load("strait.yaml", SAMPLE)?;
+        Ok::<_, Errors>(certificates(&loaded)[0].source.certificate.not_after())
+    };
+    let long = issue(-pki::HOUR..2 * pki::HOUR);
+    let short = issue(-pki::HOUR..pki::HOUR);
+    let early = issue(pki::HOUR..3 * pki::HOUR);
+    let [end, short_end] = [&long, &short].map(|pair| show(&mut loader(), pair, NOW).unwrap());
+
+    let mut loader = loader();
+    let now = short_end - 1;
+    show(&mut loader, &long, now).unwrap();
+    let early_end = show(&mut crate::sample::loader(), &early, now).unwrap();
+    for (pair, now, rule) in [
+        (&short, short_end + 1, "the certificate has expired, at 20"),
+        (&early, short_end - 60, "the certificate is not valid yet, but from 20"),
+    ] {
+        let errors = show(&mut loader, pair, now).unwrap_err();
+        let [error] = &errors.errors[..] else { panic!("{errors}") };
         assert!(error.rule.contains(rule), "{error}");
         assert_eq!(error.path, "listeners[0].tls.certificates[0].chain");
     }
+    // Nothing is lost where the one in use has expired, too.
+    assert_eq!(show(&mut loader, &short, end + 1).unwrap(), short_end);
+    assert_eq!(show(&mut loader, &early, end + 1).unwrap(), early_end);
 }
 
 #[test]

@@ -28,9 +28,7 @@ fn main() {
     let name = "a.example";
     let issued = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
     let (chain, key) = (issued.cert.pem(), issued.signing_key.serialize_pem());
-    // A time at which it is valid.
-    let now = 1_780_000_000;
-    let certificate = Certificate::from_chain_for(ProviderId(0), chain.as_bytes(), now).unwrap();
+    let certificate = Certificate::from_chain_for(ProviderId(0), chain.as_bytes()).unwrap();
     let fingerprint = certificate.key_handle().unwrap().fingerprint();
     let mut signer = Remote::start(vec![(fingerprint, key)]);
 

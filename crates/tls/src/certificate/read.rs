@@ -18,11 +18,7 @@ use crate::x509::X509;
 /// Marks of an encrypted key in PEM, now and formerly.
 const ENCRYPTED: [&[u8]; 2] = [b"-----BEGIN ENCRYPTED PRIVATE KEY-----", b"Proc-Type: 4,ENCRYPTED"];
 
-pub(super) fn read(
-    chain: &[u8],
-    key: &KeySource<'_>,
-    now: u64,
-) -> Result<Certificate, CertificateError> {
+pub(super) fn read(chain: &[u8], key: &KeySource<'_>) -> Result<Certificate, CertificateError> {
     let chain = read_chain(chain)?;
     let parsed = parse(&chain)?;
     let (Some(leaf_der), Some(leaf)) = (chain.first(), parsed.first()) else {
@@ -47,7 +43,6 @@ pub(super) fn read(
         }
     };
     check_order(&parsed)?;
-    check_time(leaf, now)?;
     Ok(Certificate {
         names: all.into(),
         uris: names.uris.into(),
@@ -137,17 +132,6 @@ fn check_order(chain: &[X509]) -> Result<(), CertificateError> {
         if !certificate.is_from(issuer) {
             return Err(CertificateError::IssuerNotNext(position));
         }
-    }
-    Ok(())
-}
-
-fn check_time(leaf: &X509, now: u64) -> Result<(), CertificateError> {
-    let (not_before, not_after) = (leaf.not_before(), leaf.not_after());
-    if now < not_before {
-        return Err(CertificateError::NotValidYet { not_before });
-    }
-    if now > not_after {
-        return Err(CertificateError::Expired { not_after });
     }
     Ok(())
 }

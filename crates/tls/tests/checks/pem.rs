@@ -24,9 +24,10 @@ pub(crate) fn check(data: &[u8]) {
     }
     check_sections(data);
     // Sections of both kinds may stand in one file.
-    if let Ok(certificate) = Certificate::from_pem(data, data, NOW) {
+    if let Ok(certificate) = Certificate::from_pem(data, data) {
         assert!(key.is_ok() && Roots::from_pem(data).is_ok());
-        assert!(certificate.not_before() <= NOW && NOW <= certificate.not_after());
+        let is_now = certificate.not_before() <= NOW && NOW <= certificate.not_after();
+        assert_eq!(certificate.check_time(NOW).is_ok(), is_now);
         if let Ok(certificate) = certificate.with_ocsp_response(data) {
             _ = certificate.ocsp_ends();
         }

@@ -34,20 +34,11 @@ impl AuthorityExt for Authority {
 
 pub(crate) trait PairExt {
     fn certificate(&self) -> Arc<Certificate>;
-
-    /// As it is so many seconds from now.
-    fn certificate_at(&self, seconds: i64) -> Arc<Certificate>;
 }
 
 impl PairExt for Pair {
     fn certificate(&self) -> Arc<Certificate> {
-        self.certificate_at(0)
-    }
-
-    fn certificate_at(&self, seconds: i64) -> Arc<Certificate> {
-        let at = now().strict_add_signed(seconds);
-        let read = Certificate::from_pem(self.chain.as_bytes(), self.key.as_bytes(), at);
-        Arc::new(read.unwrap())
+        Arc::new(Certificate::from_pem(self.chain.as_bytes(), self.key.as_bytes()).unwrap())
     }
 }
 

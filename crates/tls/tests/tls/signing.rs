@@ -19,7 +19,7 @@ use tls::{
 };
 use x509_cert::der::pem::{self, LineEnding};
 
-use crate::authority::{Authority, AuthorityExt as _, Pair, PairExt as _, algorithm, leaf_of, now};
+use crate::authority::{Authority, AuthorityExt as _, Pair, PairExt as _, algorithm, leaf_of};
 use crate::kit::{
     End, Failed, Side, client, client_options, establish, fail, server, server_options,
 };
@@ -76,8 +76,8 @@ fn pair(name: &str) -> &'static Pair {
 fn certificate(pair: &Pair, place: Place) -> Arc<Certificate> {
     let (chain, key) = (pair.chain.as_bytes(), pair.key.as_bytes());
     Arc::new(match place {
-        Place::Here => Certificate::from_pem_for(PROVIDER, chain, key, now()).unwrap(),
-        Place::Elsewhere => Certificate::from_chain_for(PROVIDER, chain, now()).unwrap(),
+        Place::Here => Certificate::from_pem_for(PROVIDER, chain, key).unwrap(),
+        Place::Elsewhere => Certificate::from_chain_for(PROVIDER, chain).unwrap(),
     })
 }
 

@@ -27,7 +27,7 @@ fn client_at(
     let mut options = client_options(Verify::Roots(authority.roots()));
     options.names = names.iter().map(|name| (*name).into()).collect();
     // The file may have been good when it was read.
-    let certificate = files.certificate_at(-3 * HOUR / 2);
+    let certificate = files.certificate();
     let mut ours = Side::connect(&client(options), server_name);
     let mut theirs = Side::accept(&server(server_options(&certificate)));
     let (client, server) = crate::kit::talk(&mut ours, &mut theirs, usize::MAX);
@@ -148,7 +148,7 @@ fn a_certificate_that_is_not_valid_yet_is_refused() {
     let authority = Authority::new("root");
     let mut leaf = leaf_of(P256, &["a.example"]);
     leaf.validity = HOUR..2 * HOUR;
-    let certificate = authority.issue(&leaf).certificate_at(3 * HOUR / 2);
+    let certificate = authority.issue(&leaf).certificate();
     let connecting = client(client_options(Verify::Roots(authority.roots())));
     let accepting = server(server_options(&certificate));
     let (result, _) = fail(Side::connect(&connecting, "a.example"), Side::accept(&accepting));
@@ -184,7 +184,7 @@ fn clients_show_certificates_where_they_have_to() {
     late.validity = -2 * HOUR..-HOUR;
     let late = authority.issue(&late);
 
-    let (shown, late) = (good.certificate(), late.certificate_at(-3 * HOUR / 2));
+    let (shown, late) = (good.certificate(), late.certificate());
     let (bad, for_servers) = (bad.certificate(), for_servers.certificate());
     let off = || ClientAuth::Off;
     let optional = || ClientAuth::Optional(authority.roots());

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
-use tls::Certificate;
+use tls::{Certificate, CertificateError};
 
 use crate::date;
 use crate::resource::tls::expiry;
@@ -128,7 +128,9 @@ impl fmt::Display for CertificateUser {
 
 /// See [`CertificateUse::expiry_warning`].
 pub(crate) fn expiry_warning(certificate: &Certificate, now: u64) -> Option<String> {
-    // Only one that is in use already has expired: a new one is refused.
+    if let Err(error @ CertificateError::NotValidYet { .. }) = certificate.check_time(now) {
+        return Some(expiry::rule(&error));
+    }
     expiry::warning("the certificate", certificate.not_after(), now, expiry::EXPIRY_WARNING_SECONDS)
 }
 

@@ -1,7 +1,7 @@
 //! Warnings about the time that certificates of authorities, lists of revoked certificates and OCSP responses
 //! have left.
 
-use tls::Roots;
+use tls::{CertificateError, Roots};
 
 use crate::date;
 
@@ -50,5 +50,18 @@ pub(crate) fn warning(what: &str, end: u64, now: u64, ahead: u64) -> Option<Stri
             };
             Some(format!("{what} expires in {left}, at {at}"))
         }
+    }
+}
+
+/// What is wrong with a certificate; of dates, when.
+pub(crate) fn rule(error: &CertificateError) -> String {
+    match error {
+        CertificateError::Expired { not_after } => {
+            format!("{error}, at {}", date::rfc3339(*not_after))
+        }
+        CertificateError::NotValidYet { not_before } => {
+            format!("{error}, but from {} on", date::rfc3339(*not_before))
+        }
+        _ => error.to_string(),
     }
 }
