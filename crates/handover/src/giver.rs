@@ -26,7 +26,7 @@ use crate::deadlines::{Deadlines, Phase, extra_time, later};
 use crate::failure::Failure;
 use crate::frame::DESCRIPTORS_MAX;
 use crate::message::{
-    Difference, Hello, ListedConnections, Message, Part, Purpose, SocketKey, StatePiece,
+    Clients, Difference, Hello, ListedConnections, Message, Part, Purpose, SocketKey, StatePiece,
     UnusedSocket, VERSION, Welcome,
 };
 use crate::pieces::{cut, shortened};
@@ -450,6 +450,13 @@ impl Giver {
     #[must_use]
     pub const fn reads_resources(&self) -> bool {
         self.reads.resources
+    }
+
+    /// Says how many clients this process has, for one that might have room for fewer. Before [`Giver::describe`].
+    pub fn say_clients(&mut self, clients: Clients) {
+        if matches!(self.state, State::Describing) {
+            self.send(&Message::Clients(clients));
+        }
     }
 
     /// What this process is configured to do, and in which version, as [`GiverAction::Describe`] asked; and how many bytes of what

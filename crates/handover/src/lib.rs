@@ -46,8 +46,8 @@ pub use failure::Failure;
 pub use frame::{DESCRIPTORS_MAX, FRAME_BYTES_MAX, FrameError};
 pub use giver::{Collected, Giver, GiverAction, PeerLife};
 pub use message::{
-    Difference, Hello, Left, ListedConnections, Message, Packed, Part, PartKind, Piece, Purpose,
-    Refused, SocketKey, StatePiece, UnusedSocket, UpgradeRequest, VERSION, Welcome,
+    Clients, Difference, Hello, Left, ListedConnections, Message, Packed, Part, PartKind, Piece,
+    Purpose, Refused, SocketKey, StatePiece, UnusedSocket, UpgradeRequest, VERSION, Welcome,
 };
 pub use pace::Collect;
 pub use pieces::{GivenGroup, GroupPack, GroupPiece};

@@ -247,6 +247,10 @@ impl Taker {
                 self.open(OpeningAction::ContinueVersions(version));
                 Ok(())
             }
+            (State::Parts(parts), Message::Clients(clients)) if parts.is_empty() => {
+                self.open(OpeningAction::NoteClients(clients));
+                Ok(())
+            }
             (State::Parts(parts), Message::Resources { bytes })
                 if self.reads_resources && parts.is_empty() =>
             {

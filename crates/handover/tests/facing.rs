@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use handover::{
-    Collected, Deadlines, FRAME_BYTES_MAX, Failure, FollowingAction, FrameError, GivenGroup, Giver,
-    GiverAction, Hello, Left, ListedConnections, Message, MovingAction, OpeningAction, Part,
-    PartKind, PeerLife, Phase, Purpose, STATE_BYTES_MAX, SocketKey, StatePiece, Taker, TakerAction,
-    Welcome,
+    Clients, Collected, Deadlines, FRAME_BYTES_MAX, Failure, FollowingAction, FrameError,
+    GivenGroup, Giver, GiverAction, Hello, Left, ListedConnections, Message, MovingAction,
+    OpeningAction, Part, PartKind, PeerLife, Phase, Purpose, STATE_BYTES_MAX, SocketKey,
+    StatePiece, Taker, TakerAction, Welcome,
 };
 use wiped::Wiped;
 
@@ -1304,6 +1304,42 @@ fn a_welcome_of_the_version_before_says_nothing_of_lists() {
     // It is the last byte.
     frame.pop();
     assert!(!says(&frame));
+}
+
+#[test]
+fn a_taker_notes_how_many_clients_there_are_before_it_compares() {
+    let mut giver = Giver::new("1.0.0", 11, 40, 0, Default::default(), 0);
+    let mut taker = Taker::new("1.0.0", vec![11], 1 << 20, false, Default::default(), 0);
+    let clients = Clients { connected: 7, open_files_max: 1024 };
+    let mut opened = Vec::new();
+    for _ in 0..3 {
+        while let Some(action) = taker.poll() {
+            match action {
+                TakerAction::Send(frame) => giver.on_frame(&frame, 0, 0),
+                TakerAction::Opening(OpeningAction::Welcomed(_)) => {}
+                TakerAction::Opening(action) => opened.push(action),
+                _ => {}
+            }
+        }
+        while let Some(action) = giver.poll() {
+            match action {
+                GiverAction::Describe => {
+                    giver.say_clients(clients);
+                    giver.describe((1, vec![part()]), None, 0);
+                    // It is too late.
+                    giver.say_clients(clients);
+                }
+                GiverAction::Send(frame) => taker.on_frame(&frame, 0, 0),
+                _ => {}
+            }
+        }
+    }
+    let expected = [
+        OpeningAction::NoteClients(clients),
+        OpeningAction::ContinueVersions(1),
+        OpeningAction::Compare(vec![part()]),
+    ];
+    assert_eq!(opened, expected);
 }
 
 /// What both sides are asked to do by a request and its answer.

@@ -8,6 +8,7 @@
 //! A client that is accepted needs a connection to an upstream too, so clients get half of what is
 //! left: beyond it they are closed at once, which is better than an answer of 503 to all of them.
 
+use ::handover::Clients;
 use config::snapshot::Limits;
 use worker::DescriptorBounds;
 
@@ -47,7 +48,25 @@ impl Descriptors {
         let room = connect_max.saturating_sub(fixed) / 2;
         let room = room.min(accept_max.saturating_sub(fixed)).max(1);
         let connections_max = u32::try_from(room).unwrap_or(u32::MAX);
-        Self { limit, bounds: DescriptorBounds { accept_max, connect_max }, connections_max }
+        let bounds = DescriptorBounds { accept_max, connect_max };
+        Self { limit, bounds, connections_max }
+    }
+
+    /// Refuses to take the place of a process that may open more files than this one, and has as many clients as this one accepts.
+    ///
+    /// # Errors
+    ///
+    /// What is missing.
+    pub(crate) fn check_room_for(&self, former: Clients) -> Result<(), String> {
+        let Self { limit, connections_max, .. } = *self;
+        if limit >= former.open_files_max || former.connected < u64::from(connections_max) {
+            return Ok(());
+        }
+        Err(format!(
+            "the running process has {} downstream connections, and this one has room for {connections_max}: its limit on open files is \
+             {limit}, and that of the running process {}: raise it (ulimit -n, LimitNOFILE= of systemd, --ulimit nofile= of docker)",
+            former.connected, former.open_files_max
+        ))
     }
 
     /// Warns if the configuration allows more connections than there is room for.
@@ -88,5 +107,18 @@ mod tests {
         // Without a limit.
         let divided = Descriptors::divide(u64::MAX, 40, 8);
         assert_eq!(divided.connections_max, u32::MAX);
+    }
+
+    #[test]
+    fn a_process_that_would_refuse_new_clients_takes_no_place_of_one_that_accepts_them() {
+        let here = Descriptors::divide(100, 20, 2);
+        assert_eq!(here.connections_max, 25);
+        let there = |connected, open_files_max| Clients { connected, open_files_max };
+        assert_eq!(here.check_room_for(there(24, 101)), Ok(()));
+        let reason = here.check_room_for(there(25, 101)).unwrap_err();
+        assert!(reason.contains("25 downstream connections"), "{reason}");
+        assert!(reason.contains("is 100, and that of the running process 101"), "{reason}");
+        // One that may not open more does not accept any either.
+        assert_eq!(here.check_room_for(there(25, 100)), Ok(()));
     }
 }

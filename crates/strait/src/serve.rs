@@ -193,6 +193,9 @@ impl Start {
 
         let open = io::limits::open_files().unwrap_or_default();
         let descriptors = Descriptors::divide(self.open_files_max, open, workers.count);
+        if let Some(taking) = taking {
+            taking.check_room(&descriptors).map_err(Failure::Start)?;
+        }
         let Telemetry { collector, reader, emitters } = Telemetry::of(workers.count);
         let at = (&addresses, bound_at(&metrics));
         log_start(config.name(), &snapshot, &workers, &descriptors, at);

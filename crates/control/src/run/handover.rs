@@ -16,6 +16,7 @@ use crate::handover::{
 };
 use crate::handover_report::HandoverNews;
 use crate::log_writer::SlowForm;
+use crate::names::label;
 use crate::run::Outcome;
 use crate::workers::Workers;
 
@@ -286,13 +287,22 @@ impl<W: Workers> Running<W> {
         self.collector.begin_giving();
         let for_server = ForServer::default();
         self.handing = Handing::Giving { postponed: None, asked_to_end: 0, for_server };
+        let clients = self.clients();
         Ok(Begun {
             snapshot: self.config.snapshot.clone(),
             handles,
             admin: self.admin_handles.given(false),
             metrics: self.admin_handles.given(true),
             delivered: self.kept.delivered().with_answers(self.config.dns.answers()),
+            clients,
         })
+    }
+
+    /// How many connections of clients are open at the listeners of the configuration in effect.
+    fn clients(&mut self) -> u64 {
+        let listeners = &self.config.snapshot.listeners;
+        let ids = listeners.iter().map(|listener| listener.id);
+        ids.map(|id| self.collector.listener_totals(label(id.0)).connections_active).sum()
     }
 
     /// Whether reading a file waits for the end of a handover.

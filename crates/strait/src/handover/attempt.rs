@@ -14,8 +14,8 @@ use std::process::Child;
 use std::time::Duration;
 
 use ::handover::{
-    Collect, Difference, Failure, Giver, GiverAction, GroupPack, GroupPiece, Left, Message, Phase,
-    SocketKey,
+    Clients, Collect, Difference, Failure, Giver, GiverAction, GroupPack, GroupPiece, Left,
+    Message, Phase, SocketKey,
 };
 use control::{
     Begun, GivenAdmin, HandoverChange, HandoverFact, HandoverNews, HandoverQuestion, HandoverStep,
@@ -375,8 +375,11 @@ impl<'g> Attempt<'g> {
                 self.giver.wait_for_handshakes(longest_handshake(&begun.snapshot));
                 let delivered = Some(&begun.delivered).filter(|_| self.giver.reads_resources());
                 let sealed = delivered.and_then(resources::seal);
+                let open_files_max = io::limits::open_files_max();
+                let clients = Clients { connected: begun.clients, open_files_max };
                 self.begun = Some(begun);
                 let bytes = sealed.as_ref().map(|(_, bytes)| *bytes);
+                self.giver.say_clients(clients);
                 self.giver.describe(described, bytes, now());
                 self.resources = sealed.map(|(file, _)| file);
             }

@@ -12,8 +12,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use ::handover::{
-    Deadlines, Failure, Left, Message, OpeningAction, Part, Phase, SocketKey, Taker, TakerAction,
-    UnusedSocket, Welcome,
+    Clients, Deadlines, Failure, Left, Message, OpeningAction, Part, Phase, SocketKey, Taker,
+    TakerAction, UnusedSocket, Welcome,
 };
 use config::HandoverReader;
 use config::snapshot::{Address, HandoverOptions};
@@ -35,6 +35,7 @@ use super::timeouts::PROCESS_END_TIMEOUT;
 use super::{access, has_user, hint_to_allow, is_allowed, parts, resources, socket_path};
 use crate::activation::{is_anywhere, is_at};
 use crate::data_path::DataPath;
+use crate::descriptors::Descriptors;
 use crate::{Failure as StartFailure, VERSION};
 
 /// How long the running process may take to read why this one gives up, ns.
@@ -56,6 +57,8 @@ pub(crate) struct Taking {
     version: String,
     /// Whether the other process lists the connections that it still has.
     lists_connections: bool,
+    /// How many clients it has, if it has said so.
+    clients: Option<Clients>,
     began: u64,
     /// The phases that have begun, and how many milliseconds after the beginning.
     phases: Vec<(&'static str, u64)>,
@@ -271,6 +274,7 @@ impl Taking {
             differing: Differing::default(),
             version: String::new(),
             lists_connections: false,
+            clients: None,
             began: now(),
             phases: Vec::new(),
             moved: 0,
@@ -361,6 +365,7 @@ impl Taking {
     ) -> Option<TakenSockets> {
         match action {
             OpeningAction::Welcomed(welcome) => self.on_welcome(&welcome),
+            OpeningAction::NoteClients(clients) => self.clients = Some(clients),
             OpeningAction::ContinueVersions(version) => beginning.continue_versions(version),
             OpeningAction::Begin(bytes) => {
                 self.begin_with(bytes, beginning);
@@ -454,6 +459,15 @@ impl Taking {
             );
             self.taker.fail(Failure::Own(reason));
         }
+    }
+
+    /// Refuses if this process, whose descriptors are divided so, would refuse new clients, which the other one accepts.
+    ///
+    /// # Errors
+    ///
+    /// What is missing.
+    pub(crate) fn check_room(&self, descriptors: &Descriptors) -> Result<(), String> {
+        self.clients.map_or(Ok(()), |former| descriptors.check_room_for(former))
     }
 
     /// The descriptors behind the keys.

@@ -120,7 +120,7 @@ impl Taking {
         loop {
             let frame = receive(&self.line).expect("it goes on");
             match Message::decode(&frame).unwrap() {
-                None | Some(Message::Alive) => {}
+                None | Some(Message::Alive | Message::TakerState(_)) => {}
                 Some(message) => return message,
             }
         }

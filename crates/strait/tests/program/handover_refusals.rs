@@ -382,6 +382,29 @@ fn a_full_disk_of_the_log_refuses_the_upgrade() {
 }
 
 #[test]
+fn a_process_that_would_refuse_new_clients_for_its_limit_on_open_files_does_not_take_over() {
+    let (service, mut successors) = (Service::start("one"), Successors::default());
+    let strait = run(&service);
+    let mut kept: Vec<_> = (0..340).map(|_| Client::connect(strait.listener)).collect();
+    kept.iter_mut().for_each(|client| assert_eq!(client.get("/").status, 200));
+    let file = strait.path("strait.yaml");
+    let output = Command::new("sh")
+        .args(["-c", "ulimit -n 512; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_strait")])
+        .args(["run", "--take-over=required", "-c", file.to_str().unwrap()])
+        .output()
+        .unwrap();
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("has 340 downstream connections"), "{error}");
+    assert!(error.contains("its limit on open files is 512"), "{error}");
+    assert_eq!(strait.admin_json("/handover")["last"]["result"], "rolled_back");
+    kept.iter_mut().for_each(|client| assert_eq!(client.get("/").status, 200));
+    assert_eq!(get(strait.listener, "/").status, 200);
+    upgraded(&strait, &mut successors);
+    kept.iter_mut().for_each(|client| assert_eq!(client.get("/").status, 200));
+}
+
+#[test]
 fn a_folder_that_others_may_enter_is_refused_by_both_sides() {
     let service = Service::start("one");
     let strait = run(&service);
