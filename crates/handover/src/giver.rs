@@ -11,7 +11,9 @@
 //! process ends what it still has, and hears from its taker whether others wait for that.
 
 mod action;
+mod ending;
 mod moving;
+mod opening;
 
 use std::mem;
 use std::time::Duration;
@@ -24,18 +26,12 @@ pub use self::moving::Collected;
 use self::moving::{Moving, Next};
 use crate::deadlines::{Deadlines, Phase, extra_time, later};
 use crate::failure::Failure;
-use crate::frame::DESCRIPTORS_MAX;
 use crate::message::{
-    Clients, Difference, Hello, ListedConnections, Message, Part, Purpose, SocketKey, StatePiece,
-    UnusedSocket, VERSION, Welcome,
+    Hello, ListedConnections, Message, Purpose, StatePiece, UnusedSocket, VERSION, Welcome,
 };
-use crate::pieces::{cut, shortened};
 use crate::silence::Silence;
 use crate::topics::{Topics, pieces};
-use crate::{LISTENING_MAX, PARTS_MAX, STATE_BYTES_MAX};
-
-/// What differs, at most: each part of either side, and the frames that say so.
-const DIFFERENCES_MAX: usize = 3 * PARTS_MAX;
+use crate::{LISTENING_MAX, STATE_BYTES_MAX};
 
 /// What this process says in its welcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -452,105 +448,6 @@ impl Giver {
         self.reads.resources
     }
 
-    /// Says how many clients this process has, for one that might have room for fewer. Before [`Giver::describe`].
-    pub fn say_clients(&mut self, clients: Clients) {
-        if matches!(self.state, State::Describing) {
-            self.send(&Message::Clients(clients));
-        }
-    }
-
-    /// What this process is configured to do, and in which version, as [`GiverAction::Describe`] asked; and how many bytes of what
-    /// sources have delivered to it there are for a taker that reads them, if there are any. That one has a second more for
-    /// each MiB of them.
-    pub fn describe(
-        &mut self,
-        (version, parts): (u64, Vec<Part>),
-        resources: Option<u64>,
-        now: u64,
-    ) {
-        if !matches!(self.state, State::Describing) {
-            return;
-        }
-        self.send(&Message::ConfigVersion { version });
-        // What this process took for its description is no time of the taker's.
-        let mut within = self.deadlines.config;
-        if let Some(bytes) = resources.filter(|_| self.reads.resources) {
-            let frame = Message::Resources { bytes }.encode();
-            within = within.saturating_add(Duration::from_secs(1 + (bytes >> 20)));
-            self.actions.push(GiverAction::SendResources(frame));
-        }
-        self.deadline = later(now, within);
-        if parts.len() > PARTS_MAX {
-            return self.fail(Failure::OverBound { what: "parts", max: PARTS_MAX });
-        }
-        for (parts, is_last) in cut(parts, |part| part.name.len(), usize::MAX) {
-            self.send(&Message::Parts { parts, is_last });
-        }
-        self.state = State::Config { differences: 0 };
-    }
-
-    /// Waits for connections that cannot move yet as long as a TLS handshake of theirs may take, if that is longer than others. To be
-    /// said before they move. Only as long as the taker waits for that.
-    pub fn wait_for_handshakes(&mut self, longest: Duration) {
-        self.handshakes = longest;
-    }
-
-    fn on_differences(
-        &mut self,
-        differences: Vec<Difference>,
-        is_last: bool,
-        now: u64,
-    ) -> Result<(), Failure> {
-        if let State::Config { differences: so_far } = &mut self.state {
-            // There may be a frame without any, too.
-            *so_far = so_far.saturating_add(differences.len() + 1);
-            if *so_far > DIFFERENCES_MAX {
-                return Err(Failure::OverBound { what: "differences", max: DIFFERENCES_MAX });
-            }
-        }
-        self.actions.push(GiverAction::Compared(differences));
-        if !is_last {
-            return Ok(());
-        }
-        if self.is_check {
-            self.state = State::Ended;
-            self.actions.push(GiverAction::Checked);
-            return Ok(());
-        }
-        self.enter(State::Listening);
-        self.deadline = later(now, self.deadlines.listeners);
-        self.actions.push(GiverAction::Listen);
-        Ok(())
-    }
-
-    /// The listening sockets whose files are this process's own, to be removed by the process that has them last. To be said before
-    /// [`Self::listen`], if there are any.
-    pub fn own_files(&mut self, keys: Vec<SocketKey>) {
-        if !matches!(self.state, State::Listening) || keys.is_empty() {
-            return;
-        }
-        for (keys, _) in cut(keys, SocketKey::text_bytes, usize::MAX) {
-            self.send(&Message::OwnFiles { keys });
-        }
-    }
-
-    /// The listening sockets, as [`GiverAction::Listen`] asked.
-    pub fn listen(&mut self, keys: Vec<SocketKey>) {
-        if !matches!(self.state, State::Listening) {
-            return;
-        }
-        if keys.len() > LISTENING_MAX {
-            return self.fail(Failure::OverBound { what: "sockets", max: LISTENING_MAX });
-        }
-        for (keys, is_last) in cut(keys, SocketKey::text_bytes, DESCRIPTORS_MAX) {
-            let frame = Message::Sockets { keys: keys.clone(), is_last }.encode();
-            self.actions.push(GiverAction::SendListening(frame, keys));
-        }
-        // From here on the taker can go on alone, should this process be stopped, and looks whether it is.
-        self.send(&Message::Alive);
-        self.state = State::Serving { unused: Vec::new() };
-    }
-
     /// The next groups, as [`GiverAction::Collect`] asked.
     pub fn give(&mut self, collected: Collected, now: u64) {
         let State::Moving(moving) = &mut self.state else { return };
@@ -652,24 +549,6 @@ impl Giver {
         matches!(self.state, State::Committing) && self.deadline <= now
     }
 
-    /// The connection to the other process is over.
-    pub fn on_closed(&mut self) {
-        match self.state {
-            State::InDoubt | State::Ended => {}
-            State::Leaving => self.state = State::Ended,
-            State::Probation(_) => {
-                self.state = State::Ended;
-                self.actions.push(GiverAction::AcceptAgain);
-            }
-            _ => {
-                let why = self.why_taker_ends.take().map(Failure::GaveUp);
-                let failure = why.unwrap_or_else(|| Failure::Closed(self.phase()));
-                let peer = if self.has_given() { PeerLife::Closed } else { PeerLife::Over };
-                self.roll_back(failure, peer);
-            }
-        }
-    }
-
     /// This process was stopped for so long, ns, while it waited. That is no time of the taker's, which may have been stopped as well, and
     /// none of the handover's. A probation goes by the clock.
     pub fn was_stopped(&mut self, nanos: u64) {
@@ -717,89 +596,6 @@ impl Giver {
             State::Moving(moving) => moving.on_time(now, &mut self.actions),
             _ => {}
         }
-    }
-
-    /// Probation is over, and the service manager has heard that the taker is the main process of the service.
-    pub fn main_process(&mut self) {
-        if matches!(self.state, State::Leaving) {
-            self.send(&Message::MainProcess);
-        }
-    }
-
-    /// The taker is the process, or becomes it as soon as it runs.
-    fn begin_probation(&mut self, standby: Standby, now: u64) {
-        self.actions.push(GiverAction::Committed);
-        self.enter(State::Probation(standby));
-        self.deadline = later(now, self.deadlines.probation);
-    }
-
-    /// A taker that was asked to commit was ended, as [`GiverAction::EndCommitting`] asked: everything is this process's own again.
-    pub fn on_ended(&mut self, failure: Failure) {
-        if matches!(self.state, State::InDoubt) {
-            self.roll_back(failure, PeerLife::Over);
-        }
-    }
-
-    /// It could not be ended, and may be the process as soon as it runs again: this one does not take anything back, and accepts until
-    /// it hears from the taker, or that ends.
-    pub fn on_not_ended(&mut self, now: u64) {
-        if matches!(self.state, State::InDoubt) {
-            self.awaits_committed = true;
-            self.begin_probation(Standby::StandingIn, now);
-            self.actions.push(GiverAction::StandIn);
-        }
-    }
-
-    fn finish(&mut self) {
-        self.state = State::Leaving;
-        self.actions.push(GiverAction::Enter(Phase::Done));
-        self.actions.push(GiverAction::Finish);
-    }
-
-    /// This side cannot go on: the attempt is over.
-    pub fn fail(&mut self, failure: Failure) {
-        let is_over = matches!(
-            self.state,
-            State::InDoubt | State::Ended | State::Probation(_) | State::Leaving
-        );
-        if is_over {
-            return;
-        }
-        let is_asked = !self.actions.drop_unsent() && matches!(self.state, State::Committing);
-        if is_asked {
-            self.state = State::InDoubt;
-            return self.actions.push(GiverAction::EndCommitting(failure));
-        }
-        self.give_up(failure);
-    }
-
-    /// The same where the last frame was not sent: what the taker was not asked it does not do.
-    pub fn fail_unsent(&mut self, failure: Failure) {
-        if matches!(self.state, State::Committing) {
-            self.actions.drop_unsent();
-            self.give_up(failure);
-        } else {
-            self.fail(failure);
-        }
-    }
-
-    fn give_up(&mut self, failure: Failure) {
-        self.send(&Message::GiveUp { reason: shortened(failure.to_string()) });
-        let peer = if self.has_given() { PeerLife::InDoubt } else { PeerLife::Over };
-        self.roll_back(failure, peer);
-    }
-
-    /// Whether the other process has sockets of this one.
-    const fn has_given(&self) -> bool {
-        matches!(
-            self.state,
-            State::Serving { .. } | State::Moving(_) | State::Summarizing | State::Committing
-        )
-    }
-
-    fn roll_back(&mut self, failure: Failure, peer: PeerLife) {
-        self.state = State::Ended;
-        self.actions.push(GiverAction::RollBack { failure, peer });
     }
 
     fn enter(&mut self, state: State) {
