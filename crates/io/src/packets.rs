@@ -5,27 +5,34 @@
 //! ([`Packets::peer`]). Unlike the rest of the crate, calls wait, for as long as the caller says: no worker
 //! makes them.
 
-use std::fs::{self, DirBuilder, Permissions};
+mod folder;
+mod peer_process;
+mod waiting;
+
+use std::fs;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt as _};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{Mode, OFlags};
+use rustix::event::PollFlags;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
     SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketType, sockopt,
 };
-use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use crate::clock;
+pub use self::folder::{
+    Access, FolderError, check_private_folder, own_user, private_folder, set_access,
+};
+use self::peer_process::of_number;
+pub use self::peer_process::{PeerProcess, ProcessHandle};
+pub use self::waiting::{Barrier, barrier};
+use self::waiting::{wait, wait_for_any};
 use crate::option;
 use crate::socket::SOCKET_FLAGS;
-use crate::users::may_be_unmapped;
 
 /// Descriptors in one packet, at most (the kernel's `SCM_MAX_FD`).
 pub const PACKET_DESCRIPTORS_MAX: usize = 253;
@@ -59,42 +66,6 @@ pub struct Peer {
     pub pid: u32,
     /// Its user.
     pub uid: u32,
-}
-
-/// Whom the file system lets connect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// The user that owns the socket's folder.
-    Owner,
-    /// Other users, too: they may enter the folder, but neither list nor change it. The process asks the kernel who connects, and
-    /// decides itself.
-    Others,
-}
-
-impl Access {
-    /// Permissions of a folder that are others' and too many.
-    const fn excess(self) -> u32 {
-        match self {
-            Self::Owner => 0o077,
-            Self::Others => 0o066,
-        }
-    }
-
-    /// Permissions of the folder that is made.
-    const fn folder_mode(self) -> u32 {
-        match self {
-            Self::Owner => 0o700,
-            Self::Others => 0o711,
-        }
-    }
-
-    /// Permissions of the socket's file. Writing is what connecting needs.
-    const fn socket_mode(self) -> u32 {
-        match self {
-            Self::Owner => 0o600,
-            Self::Others => 0o666,
-        }
-    }
 }
 
 /// What came.
@@ -393,190 +364,6 @@ impl AsFd for Packets {
     }
 }
 
-/// What is known of the process at the other end of a connection.
-#[derive(Debug)]
-pub enum PeerProcess {
-    /// It runs.
-    Running(ProcessHandle),
-    /// It has ended since, and another process has its end of the connection: which one, the kernel does not say.
-    Ended,
-    /// This process's PID namespace has no number for it.
-    Unknown,
-}
-
-/// The process that has the number of this peer, unless it is another user's: the number may be another process's by now.
-fn of_number(peer: Peer) -> Option<ProcessHandle> {
-    let handle = ProcessHandle::open(peer.pid).ok()?;
-    let status = fs::read_to_string(format!("/proc/{}/status", peer.pid)).ok()?;
-    let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
-    let user: u32 = users.split_whitespace().nth(1)?.parse().ok()?;
-    (user == peer.uid).then_some(handle)
-}
-
-/// A process, by a handle that names no other one when it has ended.
-#[derive(Debug)]
-pub struct ProcessHandle {
-    fd: OwnedFd,
-}
-
-impl ProcessHandle {
-    /// The process with this id, now.
-    ///
-    /// # Errors
-    ///
-    /// There is none.
-    pub fn open(pid: u32) -> io::Result<Self> {
-        let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
-        let pid = pid.ok_or(io::ErrorKind::NotFound)?;
-        Ok(Self { fd: pidfd_open(pid, PidfdFlags::empty())? })
-    }
-
-    /// Another handle on the same process.
-    ///
-    /// # Errors
-    ///
-    /// Out of descriptors.
-    pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self { fd: self.fd.try_clone()? })
-    }
-
-    /// Ends it at once, whatever it does.
-    ///
-    /// # Errors
-    ///
-    /// This process may not.
-    pub fn kill(&self) -> io::Result<()> {
-        match pidfd_send_signal(&self.fd, Signal::KILL) {
-            Ok(()) | Err(Errno::SRCH) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Waits for its end, for `timeout` at most, and says whether it came.
-    ///
-    /// # Errors
-    ///
-    /// What the kernel refused.
-    pub fn wait(&self, timeout: Duration) -> io::Result<bool> {
-        wait(self.fd.as_fd(), PollFlags::IN, timeout)
-    }
-}
-
-/// Sets who may connect to the socket at `path`, unless its permissions say that already: another user's file cannot be set.
-///
-/// # Errors
-///
-/// What the system refused.
-pub fn set_access(path: &Path, access: Access) -> io::Result<()> {
-    let mode = access.socket_mode();
-    if fs::metadata(path)?.mode() & 0o7777 == mode {
-        return Ok(());
-    }
-    fs::set_permissions(path, Permissions::from_mode(mode))
-}
-
-/// Why a folder is not private.
-#[derive(Debug, thiserror::Error)]
-pub enum FolderError {
-    /// Others may enter it, or list or change it.
-    #[error("others may {} it (mode {mode:03o}): chmod {:o}", match access { Access::Owner => "enter", Access::Others => "list or change" }, access.folder_mode())]
-    Open {
-        /// Its permissions.
-        mode: u32,
-        /// Those for whom it is meant.
-        access: Access,
-    },
-    /// Another user owns it.
-    #[error("user {uid} owns it, and this process runs as user {own}")]
-    Others {
-        /// The owner.
-        uid: u32,
-        /// The user of this process.
-        own: u32,
-    },
-    /// A user owns it that may have no number in this user namespace, like others.
-    #[error(
-        "user {uid} owns it, which is any user without a number in this user namespace: give it to a user of this namespace (chown)"
-    )]
-    Unmapped {
-        /// The owner, as the kernel reports it.
-        uid: u32,
-    },
-    /// It is something else, or it cannot be made or looked at.
-    #[error("{0}")]
-    System(#[from] io::Error),
-}
-
-/// Makes the folder of `path` if it is missing, and finds out whether it is this user's own, and no other user has more access than that.
-///
-/// # Errors
-///
-/// [`FolderError`]: a socket there could be put or replaced by others.
-pub fn private_folder(path: &Path, access: Access) -> Result<(), FolderError> {
-    let folder = folder_of(path)?;
-    match DirBuilder::new().mode(access.folder_mode()).create(folder) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error.into()),
-        _ => {}
-    }
-    let own = own_user();
-    check_private_folder(path, access, |user| user == own)
-}
-
-/// Finds out whether the folder of `path` belongs to a user of whom this says so, and no other user has more access than that. An owner
-/// without a number in this user namespace is not asked about.
-///
-/// # Errors
-///
-/// As [`private_folder`], and `NotFound` if it is missing.
-pub fn check_private_folder(
-    path: &Path,
-    access: Access,
-    is_allowed: impl Fn(u32) -> bool,
-) -> Result<(), FolderError> {
-    let folder = folder_of(path)?;
-    let found = fs::symlink_metadata(folder)?;
-    let own = own_user();
-    if !found.is_dir() {
-        return Err(FolderError::System(io::ErrorKind::NotADirectory.into()));
-    }
-    if !is_allowed(found.uid()) {
-        return Err(FolderError::Others { uid: found.uid(), own });
-    }
-    if may_be_unmapped(found.uid()) && !may_set_mode(folder)? {
-        return Err(FolderError::Unmapped { uid: found.uid() });
-    }
-    let mode = found.mode() & 0o777;
-    if mode & access.excess() != 0 {
-        return Err(FolderError::Open { mode, access });
-    }
-    Ok(())
-}
-
-/// Whether this process may set the permissions of a folder. The kernel lets only its owner do that, and who has the rights of root over
-/// a user of this namespace. They stay as they are.
-fn may_set_mode(folder: &Path) -> io::Result<bool> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let set = rustix::fs::open(folder, flags, Mode::empty()).and_then(|folder| {
-        let mode = rustix::fs::fstat(&folder)?.st_mode;
-        rustix::fs::fchmod(&folder, Mode::from_raw_mode(mode & 0o7777))
-    });
-    match set {
-        Ok(()) => Ok(true),
-        Err(Errno::PERM | Errno::ACCESS) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
-}
-
-fn folder_of(path: &Path) -> io::Result<&Path> {
-    path.parent().ok_or_else(|| io::ErrorKind::InvalidInput.into())
-}
-
-/// The user that this process acts as.
-#[must_use]
-pub fn own_user() -> u32 {
-    rustix::process::geteuid().as_raw()
-}
-
 /// Closes both directions of a socket that another process may have, too: the peer sees the end at once.
 pub fn shut(socket: impl AsFd) {
     // Fails if the peer is gone already.
@@ -587,65 +374,10 @@ fn new_socket() -> rustix::io::Result<OwnedFd> {
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SOCKET_FLAGS, None)
 }
 
-/// A pipe: the process that has its second end closes it to show that it is done.
-///
-/// # Errors
-///
-/// Out of descriptors.
-pub fn barrier() -> io::Result<(Barrier, OwnedFd)> {
-    let (fd, other) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-    Ok((Barrier { fd }, other))
-}
-
-/// Waits for the end of all handles on the other end.
-#[derive(Debug)]
-pub struct Barrier {
-    fd: OwnedFd,
-}
-
-impl Barrier {
-    /// Whether all have ended in this time.
-    ///
-    /// # Errors
-    ///
-    /// What the kernel refused.
-    pub fn wait(&self, timeout: Duration) -> io::Result<bool> {
-        // The end of a pipe is HUP, which is reported in any case; nothing is written to it.
-        wait(self.fd.as_fd(), PollFlags::IN, timeout)
-    }
-}
-
-/// Waits until `fd` is ready, and says whether it is.
-fn wait(fd: BorrowedFd<'_>, flags: PollFlags, timeout: Duration) -> io::Result<bool> {
-    wait_for_any(&[fd], flags, timeout)
-}
-
-/// Waits until one of these is ready, and says whether one is.
-fn wait_for_any<const N: usize>(
-    fds: &[BorrowedFd<'_>; N],
-    flags: PollFlags,
-    timeout: Duration,
-) -> io::Result<bool> {
-    let mut fds = fds.each_ref().map(|fd| PollFd::new(fd, flags));
-    let began = clock::monotonic_ns();
-    loop {
-        let passed = clock::monotonic_ns().saturating_sub(began);
-        let left = timeout.saturating_sub(Duration::from_nanos(passed));
-        let timeout = Timespec {
-            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: left.subsec_nanos().into(),
-        };
-        match poll(&mut fds, Some(&timeout)) {
-            Ok(count) => return Ok(count > 0),
-            // It is no end of the time: whether another process has ended depends on that.
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use rustix::event::{PollFd, Timespec, poll};
+
     use super::*;
 
     #[test]
