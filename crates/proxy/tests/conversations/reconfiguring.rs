@@ -120,6 +120,46 @@ fn an_upgrade_that_cannot_follow_its_cluster_does_not_connect_again_and_again() 
     });
 }
 
+const TO_NONE: &str = "\
+listeners: [{ name: edge, address: 127.0.0.1:8080, routes: all }]
+routes: [{ name: all, rules: [{ match: { prefix: / }, respond: { status: 204 } }] }]
+access_log: { output: stdout }
+";
+
+#[test]
+fn requests_that_wait_for_a_cluster_that_goes_fail_for_that_reason() {
+    let one = CONFIG.to_owned() + "    connections_max: 1\n";
+    let checked = CONFIG.to_owned() + "    initial_check_timeout: 1m\n    checks: [{ tcp: {} }]\n";
+    let removed =
+        "a newer configuration removed the cluster web while the request waited for a connection";
+    for (config, occupies) in [(one, true), (checked, false)] {
+        // It goes, is renamed, and gives its place to another.
+        for version in
+            [TO_NONE.to_owned(), config.replace("web", "main") + "access_log: { output: stdout }\n"]
+        {
+            hold_in_place(&config, |talk| {
+                let checker = (!occupies).then(|| talk.warms());
+                let (first, second) = (talk.client(), talk.client());
+                if occupies {
+                    talk.says(first, GET);
+                }
+                let upstream = occupies.then(|| talk.upstream());
+                talk.says(second, GET);
+                talk.reconfigures(&version);
+                talk.hears_about(second, "HTTP/1.1 503 ", &["no_endpoint"]);
+                assert!(talk.log().contains(removed), "{}", talk.log());
+                if let Some(upstream) = upstream {
+                    talk.says(upstream, OK);
+                    talk.hears(first, OK);
+                }
+                if let Some(checker) = checker {
+                    talk.has_warmed(checker);
+                }
+            });
+        }
+    }
+}
+
 #[test]
 fn a_connection_to_an_endpoint_that_is_gone_takes_no_room_from_those_that_wait() {
     let config = |port| CONFIG.replace(":9000", port) + "    connections_max: 1\n";

@@ -251,7 +251,24 @@ impl Proxy {
         now: Time,
     ) {
         request.clear(&mut self.cx.buffers);
+        if cause == Cause::NoEndpoint {
+            self.note_removal(key);
+        }
         self.fail(key, cause, now);
+    }
+
+    /// The cluster of a request has no connection for it. Notes that, if so, because it is gone: what its endpoints
+    /// were like does not matter then.
+    fn note_removal(&mut self, key: ExchangeKey) {
+        let exchange = self.exchanges.get(key).filter(|it| it.record.cause_detail.is_none());
+        let Some(cluster) = exchange.and_then(Exchange::cluster) else { return };
+        if self.cx.snapshot.cluster(cluster.id).is_none() {
+            let reason = Detail::of(&format_args!(
+                "a newer configuration removed the cluster {} while the request waited for a connection",
+                cluster.name
+            ));
+            self.exchanges.note_detail(key, || reason);
+        }
     }
 
     /// Gives connections to those that wait for one of a cluster, as far as there are any.
