@@ -34,7 +34,7 @@ pub trait Outside {
     ///
     /// # Errors
     ///
-    /// Why it cannot be read.
+    /// Why it cannot be read: an error of the text, at the first place that names the file.
     fn read_endpoints(&self, path: &Path) -> io::Result<EndpointsFile> {
         Ok(EndpointsFile { content: self.read(path)?, is_elsewhere: self.is_link(path) })
     }

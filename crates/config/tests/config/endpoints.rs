@@ -51,6 +51,15 @@ fn addresses(snapshot: &Loaded, name: &str) -> Vec<String> {
     endpoints.iter().map(|it| format!("{:?} {}", it.address, it.weight)).collect()
 }
 
+#[test]
+fn a_file_that_is_missing_is_reported_once_however_many_clusters_name_it() {
+    let text = text(&["a", "b"]) + "- { name: c, endpoints: { file: a.yaml } }\n";
+    let files = outside(&[("b.yaml", "[]")]);
+    let error = fresh().load_with("f", &text, &files).unwrap_err();
+    assert_eq!(error.errors.len(), 1, "{error}");
+    assert_eq!(error.errors[0].path, "clusters[0].endpoints.file");
+}
+
 /// Reads the file of endpoints again, and keeps what comes of it.
 fn take(loader: &mut Loader, file: &str, outside: &Memory) -> Result<Option<Loaded>, String> {
     let mut read = loader.prepare_endpoints(&[Arc::from(file)], outside);

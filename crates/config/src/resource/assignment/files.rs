@@ -239,8 +239,11 @@ impl<'a> EndpointReads<'a> {
                 accepted.users.push(user);
                 Arc::clone(&accepted.assignment)
             }
-            Some(Read::Refused(problem)) => {
-                site.error(findings, problem.clone());
+            Some(read @ Read::Refused(_)) => {
+                // At the first place that names it. To create the file mends the others as well.
+                if let Read::Refused(problem) = std::mem::replace(read, Read::Reported) {
+                    site.error(findings, problem);
+                }
                 Arc::default()
             }
             Some(Read::Reported) | None => Arc::default(),
