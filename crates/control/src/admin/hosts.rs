@@ -8,8 +8,8 @@
 use std::net::Ipv6Addr;
 use std::sync::Arc;
 
-use hyper::header;
-use hyper::{HeaderMap, Uri};
+use hyper::header::{self, HeaderValue};
+use hyper::{HeaderMap, Uri, Version};
 
 /// The names that requests may have as their host.
 #[derive(Clone, Debug)]
@@ -29,6 +29,36 @@ impl Hosts {
         let all = uri.authority().map(hyper::http::uri::Authority::as_str).into_iter();
         all.chain(in_headers).find(|host| !is_known(host, names))
     }
+}
+
+/// What is wrong with the `Host` of a request, if something is: RFC 9112, section 3.2, says 400 then, whatever the target is. What
+/// a client of HTTP/1.0 does not send is not missing.
+pub(super) fn fault(version: Version, headers: &HeaderMap) -> Option<&'static str> {
+    let mut hosts = headers.get_all(header::HOST).into_iter();
+    match (hosts.next(), hosts.next()) {
+        (None, _) if version < Version::HTTP_11 => None,
+        (None, _) => Some("the Host field is missing"),
+        (Some(_), Some(_)) => Some("there is more than one Host field"),
+        (Some(host), None) if is_valid(host) => None,
+        (Some(_), None) => Some("the Host field is not a host"),
+    }
+}
+
+/// Whether this is a host with or without a port (RFC 3986, section 3.2.2), or empty, which is for targets without one.
+fn is_valid(host: &HeaderValue) -> bool {
+    let Ok(text) = host.to_str() else { return false };
+    let port = match text.strip_prefix('[') {
+        Some(rest) => match rest.split_once(']') {
+            Some((address, port)) if address.parse::<Ipv6Addr>().is_ok() => port,
+            _ => return false,
+        },
+        None => text.trim_start_matches(is_of_name),
+    };
+    port.is_empty() || is_port(port)
+}
+
+fn is_of_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "-._~%!$&'()*+,;=".contains(c)
 }
 
 fn is_known(authority: &str, names: &[Box<str>]) -> bool {
@@ -54,9 +84,38 @@ fn is_port(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use hyper::header::HeaderValue;
-
     use super::*;
+
+    #[test]
+    fn one_host_is_required_from_http_1_1_on_and_a_valid_one_always() {
+        let fault = |version, sent: &[&'static [u8]]| {
+            let mut headers = HeaderMap::new();
+            for host in sent {
+                headers.append(header::HOST, HeaderValue::from_bytes(host).unwrap());
+            }
+            fault(version, &headers)
+        };
+        let (old, new) = (Version::HTTP_10, Version::HTTP_11);
+        assert_eq!(fault(old, &[]), None);
+        assert_eq!(fault(new, &[]), Some("the Host field is missing"));
+        for version in [old, new] {
+            let valid: [&[u8]; 8] =
+                [b"", b"a", b"a.b:80", b"a:", b"127.0.0.1:1", b"[::1]", b"[::1]:1", b"a_b-c.%64"];
+            for host in valid {
+                assert_eq!(fault(version, &[host]), None, "{host:?}");
+            }
+            assert_eq!(fault(version, &[b"a", b"a"]), Some("there is more than one Host field"));
+            let invalid: [&[u8]; 9] =
+                [b"a b", b"a, b", b"u@a", b"a/b", b"http://a", b"a:b", b"[::1", b"a:1:2", b"\xff"];
+            for host in invalid {
+                assert_eq!(
+                    fault(version, &[host]),
+                    Some("the Host field is not a host"),
+                    "{host:?}"
+                );
+            }
+        }
+    }
 
     fn stranger(hosts: &Hosts, uri: &str, sent: &[&'static str]) -> Option<String> {
         let mut headers = HeaderMap::new();

@@ -22,7 +22,7 @@ use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 use tokio::time::Instant;
 
 use super::answer::{Answer, JSON};
-use super::hosts::Hosts;
+use super::hosts::{self, Hosts};
 use super::pages::{self, Asked, Page};
 use super::patience::Patient;
 use super::pieces::{Content, Pieces};
@@ -327,6 +327,9 @@ impl Pages {
         let uri = request.uri();
         let (path, query) = (uri.path(), uri.query().unwrap_or_default());
         let headers = request.headers();
+        if let Some(fault) = hosts::fault(request.version(), headers) {
+            return response(Answer::text(400, format!("{fault}\n")));
+        }
         let method = request.method().as_str();
         let asked = match &self.scope {
             Scope::All(hosts) => {
@@ -560,6 +563,25 @@ mod tests {
                 let answer = answer_to(pages(scope.clone()), &head).await;
                 assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{host}: {answer}");
                 assert!(answer.contains(part), "{host}: {answer}");
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_without_a_host_or_with_two_is_refused_on_both_sockets() {
+        for scope in [Scope::Metrics, Scope::All(Hosts::Any), Scope::All(Hosts::Known([].into()))] {
+            for (head, status) in [
+                ("HTTP/1.1\r\n", "400"),
+                ("HTTP/1.1\r\nhost: localhost\r\nhost: localhost\r\n", "400"),
+                ("HTTP/1.1\r\nhost: local host\r\n", "400"),
+                ("HTTP/1.0\r\nhost: local host\r\n", "400"),
+                ("HTTP/1.0\r\n", "503"),
+                ("HTTP/1.1\r\nhost: localhost\r\n", "503"),
+            ] {
+                let request = format!("GET /metrics {head}\r\n");
+                let answer = answer_to(pages(scope.clone()), &request).await;
+                let is_answered = answer.split(' ').nth(1) == Some(status);
+                assert!(is_answered, "{scope:?}, {request}: {answer}");
             }
         }
     }
