@@ -24,6 +24,8 @@ pub(crate) struct Health {
     warmed: Vec<ClusterId>,
     /// Whether none of the clusters that the process began with waits any more.
     has_started: bool,
+    /// Why what another process wrote down could not be read last, which is in the log.
+    unread: Option<String>,
 }
 
 /// Endpoints of a cluster that are counted again at each change; those of larger ones are at each upkeep.
@@ -184,6 +186,28 @@ impl Health {
         lists.into_iter().map(|(key, list)| (key.to_owned(), list)).collect()
     }
 
+    /// Reads what another process wrote down, if it is there. Logs once why that is of no use.
+    pub(crate) fn read(&mut self, written: &[u8]) -> Option<Value> {
+        if written.is_empty() {
+            return None;
+        }
+        let read = serde_json::from_slice::<Value>(written).map_err(|error| error.to_string());
+        let read = read
+            .and_then(|it| if it.is_object() { Ok(it) } else { Err("it is no object".to_owned()) });
+        let error = match read {
+            Ok(written) => return Some(written),
+            Err(error) => error,
+        };
+        if self.unread.as_ref() != Some(&error) {
+            tracing::warn!(
+                "what another process knew of endpoints (health, drained ones, overrides of `runtime`) cannot be read, and is ignored: \
+                 {error}"
+            );
+            self.unread = Some(error);
+        }
+        None
+    }
+
     /// Goes on with what another process wrote down, which `is_newer` if this one takes back what it gave; what cannot be read is left
     /// out. None of it is counted again.
     pub(crate) fn adopt<F>(&mut self, snapshot: &Snapshot<F>, written: &Value, is_newer: bool) {
@@ -191,5 +215,27 @@ impl Health {
         self.outliers.adopt(snapshot, list("ejections"));
         let checked = self.checks.adopt(snapshot, [list("unhealthy"), list("degraded")], is_newer);
         self.after(snapshot, checked);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_another_process_wrote_down_is_read_or_it_is_said_why_not() {
+        let mut health = Health::default();
+        // An earlier version says nothing.
+        assert_eq!((health.read(b""), health.unread.take()), (None, None));
+        assert_eq!(health.read(b"{}"), Some(json!({})));
+        assert_eq!(health.unread, None);
+        for (written, why) in [
+            (&b"{\"ejections\":[}"[..], "expected value at line 1 column 15"),
+            (b"[]", "it is no object"),
+            (b"\xff", "expected value at line 1 column 1"),
+        ] {
+            assert_eq!(health.read(written), None);
+            assert_eq!(health.unread.as_deref(), Some(why));
+        }
     }
 }

@@ -23,7 +23,7 @@ impl<W: Workers> Running<W> {
 
     /// Goes on with what another process knew of endpoints, and, if it `is_newer`, has measured since this one did.
     pub(super) fn adopt_health(&mut self, written: &[u8], is_newer: bool) {
-        let Ok(written) = serde_json::from_slice::<Value>(written) else { return };
+        let Some(written) = self.health.read(written) else { return };
         self.health.adopt(&self.config.snapshot, &written, is_newer);
         if let Some(drained) = written.get("drained") {
             self.config.drains.adopt(drained);
