@@ -432,6 +432,9 @@ fn expected(shape: &Shape, node: &Node) -> Problem {
         (_, Some(Scalar::Text(_)) | None) if has_words(&shape.kind) => "this word",
         (_, Some(Scalar::Text(_)) | None) => "text",
     };
+    if is_of_variable(node) && is_structure(&shape.kind) {
+        return of_variable(shape);
+    }
     let rule = format!("{} is needed here, not {found}", describe(shape));
     let hint = match (&shape.kind, found) {
         (_, "nothing") => format!("write {}, or remove the key", example(shape)),
@@ -440,6 +443,38 @@ fn expected(shape: &Shape, node: &Node) -> Problem {
         }
         (ShapeKind::Object(_) | ShapeKind::Map(_), _) => format!("write {}", example(shape)),
         _ => format!("write {}, for instance", example(shape)),
+    };
+    Problem::new(rule, hint)
+}
+
+/// Whether this is the value or the default of a variable that looks like a map or a list. Text that is written so without quotes begins
+/// one.
+fn is_of_variable(node: &Node) -> bool {
+    matches!(&node.value, Value::Scalar { text, is_plain: true } if text.starts_with(['{', '[']))
+}
+
+/// Whether nothing but maps and lists may stand here.
+fn is_structure(kind: &ShapeKind) -> bool {
+    match kind {
+        ShapeKind::Object(_) | ShapeKind::Map(_) | ShapeKind::List { .. } => true,
+        ShapeKind::Either(shapes) => shapes.iter().all(|shape| is_structure(&shape.kind)),
+        _ => false,
+    }
+}
+
+/// What is wrong with a variable in the place of a map or a list.
+fn of_variable(shape: &Shape) -> Problem {
+    let rule = format!(
+        "{} is needed here, and a variable and its default are text, whatever brackets they have",
+        describe(shape)
+    );
+    let hint = match &shape.kind {
+        ShapeKind::Object(_) | ShapeKind::Map(_) => format!(
+            "write {} itself, with a variable for each value in it, such as ${{NAME:-default}}",
+            example(shape)
+        ),
+        _ => "write it itself, with a variable for each value in it, such as [\"${NAME}\"]"
+            .to_owned(),
     };
     Problem::new(rule, hint)
 }
@@ -588,6 +623,23 @@ mod tests {
             assert_eq!((error.0, error.1, error.2.as_str()), (line, column, path), "{text}");
             assert!(error.3.contains(rule) && error.4.contains(hint), "{text}: {error:?}");
         }
+    }
+
+    #[test]
+    fn a_variable_in_the_place_of_a_map_or_a_list_has_its_own_hint() {
+        let of = |text: &str, schema: &serde_json::Value| {
+            let mut node = tree::read("a: x", "", &mut Findings::new("f", "a: x")).unwrap();
+            node.value = Value::Scalar { text: text.into(), is_plain: true };
+            expected(&Shape::new(schema, "").unwrap(), &node)
+        };
+        let map = of("{}", &schema_of::<Sample>());
+        assert!(map.rule.contains("a variable and its default are text"), "{map}");
+        assert!(map.hint.contains("write { name: … } itself, with a variable for each"), "{map}");
+        let list = of("[a, b]", &schema_of::<Vec<String>>());
+        assert!(list.rule.starts_with("a list is needed here, and a variable"), "{list}");
+        assert!(list.hint.contains("[\"${NAME}\"]"), "{list}");
+        let other = of("x", &schema_of::<Sample>());
+        assert_eq!(other.rule, "a map is needed here, not text");
     }
 
     #[test]
