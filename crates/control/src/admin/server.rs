@@ -96,6 +96,11 @@ impl Server {
         self.is_metrics
     }
 
+    /// Whether it has stopped, and none of its connections is open.
+    pub(crate) fn is_over(&self) -> bool {
+        self.task.is_finished()
+    }
+
     /// Serves `socket`; queries go to `queries`.
     pub(crate) fn start(
         socket: AdminSocket,

@@ -12,11 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use config::file_mode::FileMode;
 use config::snapshot::Address;
-use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
-use rustix::process::umask;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 
@@ -150,6 +148,9 @@ impl AdminSocket {
 /// megabytes that it keeps otherwise, a slow client does not read as much in [`WRITE_TIMEOUT`](super::patience::WRITE_TIMEOUT).
 const SEND_BYTES: usize = 128 << 10;
 
+/// Connections that wait to be accepted, as many as the standard library has.
+const BACKLOG: i32 = 128;
+
 /// Accepts the admin's connections.
 #[derive(Debug)]
 pub(super) enum Acceptor {
@@ -230,6 +231,10 @@ pub fn set_socket_mode(path: &Path, file: SocketFileId, mode: FileMode) -> io::R
     if SocketFileId::at(path) != Some(file) {
         return Ok(());
     }
+    set_mode(path, mode)
+}
+
+fn set_mode(path: &Path, mode: FileMode) -> io::Result<()> {
     if fs::symlink_metadata(path)?.permissions().mode() & 0o777 == mode.bits() {
         return Ok(());
     }
@@ -249,11 +254,17 @@ fn remove_stale(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Binds and listens in one step, so the permissions are there from the beginning: the umask leaves exactly these.
+/// Binds and listens. Without the umask, which other threads may need meanwhile: the permissions are there before the socket listens.
 fn bind_unix(path: &Path, mode: Option<FileMode>) -> io::Result<StdUnixListener> {
     let Some(mode) = mode else { return StdUnixListener::bind(path) };
-    let former = umask(Mode::from_raw_mode(0o777 & !mode.bits()));
-    let listener = StdUnixListener::bind(path);
-    umask(former);
-    listener
+    let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
+    let socket = rustix::net::socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    let listens = set_mode(path, mode).and_then(|()| Ok(rustix::net::listen(&socket, BACKLOG)?));
+    if let Err(error) = listens {
+        // A file that stays behind is stale, and its next user replaces it.
+        let _ = fs::remove_file(path);
+        return Err(error);
+    }
+    Ok(socket.into())
 }

@@ -106,6 +106,34 @@ impl AdminHandles {
         Some(GivenAdmin { socket, owns_file })
     }
 
+    /// Binds the paths of unix sockets anew whose files were removed, or are stale, and returns the new sockets.
+    pub(super) fn bind_lost(&mut self, mode: Option<FileMode>) -> Vec<(AdminSocket, Scope)> {
+        let mut bound = Vec::new();
+        for handle in &mut self.handles {
+            let of = if handle.is_metrics() { "admin.metrics" } else { "admin" };
+            let Address::Unix(path) = &handle.address else { continue };
+            // A file that is not this process's own, such as the service manager's, is for others to make.
+            if handle.own_file.is_none() || SocketFileId::at(path) == handle.own_file {
+                continue;
+            }
+            let at = path.display();
+            let socket = AdminSocket::bind(&handle.address, mode)
+                .and_then(|socket| Ok((socket.try_clone_fd()?, socket)));
+            match socket {
+                Ok((descriptor, socket)) => {
+                    tracing::warn!("{of}: {at} was removed by another program, and is bound anew");
+                    handle.own_file = socket.own_file();
+                    handle.socket = Some(descriptor);
+                    bound.push((socket, handle.scope.clone()));
+                }
+                Err(error) => tracing::error!(
+                    "{of}: {at} was removed by another program, and cannot be bound anew: {error}; SIGHUP tries again"
+                ),
+            }
+        }
+        bound
+    }
+
     /// Serves those that have no server.
     pub(super) fn serve(&self, workers: u32, served: &[Server]) -> Vec<Server> {
         let serve = |handle: &AdminHandle| {
@@ -114,15 +142,16 @@ impl AdminHandles {
             }
             let socket = handle.socket.as_ref()?.try_clone().ok()?;
             let socket = AdminSocket::with_file(socket, &handle.address, handle.own_file);
-            let (scope, queries) = (handle.scope.clone(), self.queries.clone());
-            match Server::start(socket, scope, queries, workers) {
-                Ok(server) => Some(server),
-                Err(error) => {
-                    tracing::error!("the admin interface cannot be served: {error}");
-                    None
-                }
-            }
+            self.start(socket, handle.scope.clone(), workers)
         };
         self.handles.iter().filter_map(serve).collect()
+    }
+
+    /// Serves one of them.
+    pub(super) fn start(&self, socket: AdminSocket, scope: Scope, workers: u32) -> Option<Server> {
+        let started = Server::start(socket, scope, self.queries.clone(), workers);
+        started
+            .inspect_err(|error| tracing::error!("the admin interface cannot be served: {error}"))
+            .ok()
     }
 }

@@ -68,11 +68,15 @@ impl<W: Workers> Running<W> {
         self.bind_lost();
     }
 
-    /// Binds unix listeners anew whose files were removed, or are stale.
+    /// Binds unix listeners and sockets of the admin interface anew whose files were removed, or are stale.
     pub(super) fn bind_lost(&mut self) {
         if self.handing == Handing::None && self.state == State::Ready {
             let listeners = self.workers.bind_lost(&self.config.snapshot);
             self.store_again(&listeners);
+            let mode = self.config.snapshot.startup.admin_mode;
+            for (socket, scope) in self.admin_handles.bind_lost(mode) {
+                self.serve_anew(socket, scope);
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::handing::{EndAsked, ForServer, Handing};
 use super::{Reading, Running, State};
-use crate::admin::{Server, own_admin_files};
+use crate::admin::{AdminSocket, Scope, Server, own_admin_files};
 use crate::clock;
 use crate::handover::{
     Begun, HandoverChange, HandoverFact, HandoverQuestion, HandoverStep, KeptAdmin,
@@ -390,6 +390,16 @@ impl<W: Workers> Running<W> {
         let is_given = |server: &mut Server| !self.admin_handles.is_kept(server);
         let given = self.admin.extract_if(.., is_given).inspect(|server| drop(server.release()));
         self.admin_released.extend(given);
+    }
+
+    /// Answers on a socket of the admin interface that was bound anew. What is open at the former one goes on to its next answer.
+    pub(super) fn serve_anew(&mut self, socket: AdminSocket, scope: Scope) {
+        let is_metrics = matches!(scope, Scope::Metrics);
+        let is_former = |server: &mut Server| server.is_metrics() == is_metrics;
+        let former = self.admin.extract_if(.., is_former).inspect(|it| drop(it.release()));
+        self.admin_released.retain(|server| !server.is_over());
+        self.admin_released.extend(former);
+        self.admin.extend(self.admin_handles.start(socket, scope, self.workers.count()));
     }
 
     /// Answers on the admin interface, also where this process does not yet.

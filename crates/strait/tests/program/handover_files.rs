@@ -123,6 +123,47 @@ fn a_unix_listener_whose_file_was_removed_is_bound_anew_by_a_reload() {
 }
 
 #[test]
+fn a_socket_of_the_admin_interface_whose_file_was_removed_is_bound_anew_by_a_reload() {
+    // Metrics have no page at /.
+    for (of, tcp, status) in [("address", "metrics", "200 "), ("metrics", "address", "404 ")] {
+        let (service, scratch) = (Service::start("one"), Scratch::new());
+        let socket = scratch.path("admin.sock");
+        let at = format!("{of}: 'unix:{}', {tcp}: 127.0.0.1:0", socket.display());
+        let config = format!("admin: {{ {at}, mode: '0640' }}\n{}", forward_to(service.address));
+        let path = scratch.write("strait.yaml", &config);
+        let mut strait = Strait::start(scratch, &["run", "-c", &path]);
+        let is_answer = |line: &str| line.starts_with(&format!("HTTP/1.0 {status}"));
+        let is_there = || answer(&socket).filter(|line| is_answer(line));
+        until(of, is_there);
+        for round in 1..=2 {
+            // What is open goes on to its next answer.
+            let mut kept = UnixStream::connect(&socket).unwrap();
+            fs::remove_file(&socket).unwrap();
+            strait.signal(Signal::HUP);
+            until(of, is_there);
+            assert_eq!(fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o640);
+            kept.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+            let mut response = String::new();
+            kept.read_to_string(&mut response).unwrap();
+            assert!(is_answer(&response), "{response}");
+            let times = strait.times_logged("was removed by another program, and is bound anew");
+            assert_eq!(times, round, "{}", strait.all_logged());
+        }
+        // Another program's socket stays.
+        fs::remove_file(&socket).unwrap();
+        let other = UnixListener::bind(&socket).unwrap();
+        strait.signal(Signal::HUP);
+        strait.wait_for_log("cannot be bound anew");
+        drop(other);
+        strait.signal(Signal::HUP);
+        until("the admin interface in the place of a stale file", is_there);
+        strait.signal(Signal::TERM);
+        assert_eq!(strait.wait_for_end().code(), Some(0));
+        assert!(!socket.exists());
+    }
+}
+
+#[test]
 fn a_process_is_found_again_whose_socket_of_handovers_was_removed() {
     let (service, mut successors) = (Service::start("one"), Successors::default());
     let (mut strait, _) = run(&service, "");
