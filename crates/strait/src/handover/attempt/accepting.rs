@@ -83,6 +83,8 @@ impl Attempt<'_> {
             "the new process does not run any more, and this one cannot end it: this one accepts connections again until the new one \
              runs; end that one, or let it run"
         );
+        // Those who connect to the socket of handovers go on to see the new process as the other one: it is the process again as soon as
+        // it runs, and would not hear that it has to make itself seen there anew. Until then this one only refuses them.
         self.giving.contacts.deliver_to_all(|| Mail::AcceptAgain);
         self.become_again(|totals| HandoverChange::StandIn { totals });
     }
