@@ -213,8 +213,8 @@ pub(crate) struct TopOptions {
     /// Print the table once, for scripts, after two measurements. Columns are separated by spaces; the first line has their names.
     #[arg(long)]
     pub(crate) once: bool,
-    /// With --once: number of lines, without the first.
-    #[arg(long, value_name = "NUMBER", default_value_t = 100, requires = "once")]
+    /// With --once: number of lines, without the first; at least 1.
+    #[arg(long, value_name = "NUMBER", default_value_t = 100, requires = "once", value_parser = lines)]
     pub(crate) limit: usize,
 }
 
@@ -255,6 +255,15 @@ fn period(text: &str) -> Result<Duration, String> {
 fn interval(text: &str) -> Result<Duration, String> {
     let time = period(text)?;
     if time < Duration::from_millis(100) { Err("at least 100ms".to_owned()) } else { Ok(time) }
+}
+
+/// How many lines a table has at most.
+fn lines(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("at least 1; for all lines, give a large number, such as 1000000".to_owned()),
+        Ok(number) => Ok(number),
+        Err(_) => Err("a number of lines, such as 10".to_owned()),
+    }
 }
 
 #[derive(Debug, Args)]

@@ -38,6 +38,17 @@ fn wrong_arguments_end_with_status_2_and_go_to_standard_error() {
 }
 
 #[test]
+fn a_limit_of_no_lines_is_refused_with_what_to_give() {
+    for (limit, hint) in
+        [("0", "at least 1; for all lines, give a large number"), ("x", "a number of lines")]
+    {
+        let output = strait(&["top", "--once", "--limit", limit]);
+        assert_eq!(output.status.code(), Some(2), "{limit}");
+        assert!(text(&output.stderr).contains(hint), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
 fn a_right_file_is_counted_and_printed_in_full() {
     let (scratch, file) = shop();
     let output = strait(&["check", "-c", &file]);
