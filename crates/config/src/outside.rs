@@ -17,7 +17,8 @@ pub trait Outside {
     ///
     /// # Errors
     ///
-    /// Why it cannot be read: an error of the text, at each place that names the file.
+    /// Why it cannot be read: an error of the text, at each place that names the file. One of the kind `NotFound` with words of its
+    /// own says of which link on the way.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
 
     /// The content of a file that the text includes; as [`Self::read`], but it is text of the configuration as well.

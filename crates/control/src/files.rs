@@ -3,6 +3,8 @@
 //! among them. A file whose [`Stamp`] is as it was is not read for that look. Files of endpoints are apart from
 //! the others: a change of one is taken up by itself.
 
+mod explained;
+
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -18,10 +20,10 @@ use config::Outside;
 use config::outside::{EndpointsFile, NotText};
 use rustix::fs::{Access, AtFlags, CWD, OFlags, accessat};
 use rustix::io::Errno;
-use rustix::process::{Uid, geteuid};
 use tls::{Roots, RootsError};
 use zeroize::Zeroizing;
 
+pub(crate) use self::explained::explained;
 use crate::clock;
 
 /// Bytes of a file that a configuration names: bundles of every authority there is have half of one.
@@ -168,11 +170,11 @@ impl Files {
 
 impl Outside for Files {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let path = self.folder.join(path);
-        let (stamp, content) = read(&path);
-        self.seen.borrow_mut().insert(path, stamp, State::of(&content));
+        let whole = self.folder.join(path);
+        let (stamp, content) = read(&whole);
+        self.seen.borrow_mut().insert(whole.clone(), stamp, State::of(&content));
         let content = content.map(|mut content| std::mem::take(&mut *content));
-        content.map_err(|error| with_user(error, geteuid()))
+        content.map_err(|error| explained(error, &whole))
     }
 
     fn read_included(&self, path: &Path) -> io::Result<Vec<u8>> {
@@ -193,14 +195,14 @@ impl Outside for Files {
         let (stamp, opened) = open(&path);
         let is_elsewhere = opened.as_ref().is_ok_and(|opened| !lies_beside(opened, &path));
         let content = opened.and_then(|(file, found)| read_open(file, &found));
+        let content = content.map_err(|error| explained(error, &path));
         let file = EndpointFile { path, stamp, state: State::of(&content) };
         let name = Arc::from(name.to_string_lossy());
         self.endpoints.borrow_mut().insert(name, file);
-        let content = content.map(|mut content| EndpointsFile {
+        content.map(|mut content| EndpointsFile {
             content: std::mem::take(&mut *content),
             is_elsewhere,
-        });
-        content.map_err(|error| with_user(error, geteuid()))
+        })
     }
 
     fn list(&self, pattern: &Path) -> io::Result<Vec<PathBuf>> {
@@ -210,9 +212,10 @@ impl Outside for Files {
         }
         let whole = self.folder.join(pattern);
         let found = list(&whole);
+        let found = found.map_err(|error| explained(error, &whole));
         self.seen.borrow_mut().insert(whole, None, State::of_listing(&found));
         let folder = pattern.parent().unwrap_or_else(|| Path::new(""));
-        let found = found.map_err(|error| with_user(error, geteuid()))?;
+        let found = found?;
         let found: Vec<_> = found.into_iter().map(|name| folder.join(name)).collect();
         self.included.borrow_mut().lists.insert(pattern.to_owned(), found.clone());
         Ok(found)
@@ -442,17 +445,6 @@ pub(crate) fn is_starved(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|code| lack.contains(&code))
 }
 
-/// Says to whom a file is denied: a service often runs as another user than who looks at its log.
-pub(crate) fn with_user(error: io::Error, user: Uid) -> io::Error {
-    match error.kind() {
-        ErrorKind::PermissionDenied => {
-            let text = format!("permission denied for the user with the id {}", user.as_raw());
-            io::Error::new(ErrorKind::PermissionDenied, text)
-        }
-        _ => error,
-    }
-}
-
 /// What a file holds, and its stamp from before it was read.
 fn read(path: &Path) -> (Option<Stamp>, io::Result<Zeroizing<Vec<u8>>>) {
     let (stamp, opened) = open(path);
@@ -635,14 +627,5 @@ mod tests {
         assert_eq!(Stamp::of(&new), None);
         std::fs::remove_file(&new).unwrap();
         assert_eq!(Stamp::of(&new), None);
-    }
-
-    #[test]
-    fn who_is_denied_a_file_is_told_and_other_errors_stay() {
-        let user = Uid::from_raw(1000);
-        let denied = with_user(ErrorKind::PermissionDenied.into(), user);
-        assert_eq!(denied.kind(), ErrorKind::PermissionDenied);
-        assert_eq!(denied.to_string(), "permission denied for the user with the id 1000");
-        assert_eq!(with_user(ErrorKind::NotFound.into(), user).kind(), ErrorKind::NotFound);
     }
 }

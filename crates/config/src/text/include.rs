@@ -113,6 +113,11 @@ impl Including<'_> {
         let folder = FilePath::new(&name).parent().filter(|it| !it.as_os_str().is_empty());
         let folder = folder.unwrap_or_else(|| FilePath::new("."));
         match error.kind() {
+            // Of a link, for instance.
+            ErrorKind::NotFound if error.get_ref().is_some() => Problem::new(
+                format!("there is no {name}: {error}"),
+                "mend the link, or write another path",
+            ),
             ErrorKind::NotFound if is_pattern(path) => Problem::new(
                 format!("there is no folder {} in which files could match", folder.display()),
                 "create it, it may be empty; relative paths begin at the folder of the main configuration file",

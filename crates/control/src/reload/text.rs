@@ -13,10 +13,9 @@ use config::{FILE_BYTES_MAX, HandoverReader};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::io::retry_on_intr;
-use rustix::process::geteuid;
 
 use super::Refused;
-use crate::files::{Files, open_regular, with_user};
+use crate::files::{Files, explained, open_regular};
 
 /// How many seconds a pipe in the file system may be silent.
 const SILENCE_SECONDS_MAX: i64 = 5;
@@ -49,7 +48,7 @@ pub(super) fn text_of(path: &Path, content: io::Result<Vec<u8>>) -> Result<Strin
             io::Error::new(ErrorKind::InvalidData, format!("line {line} is not UTF-8"))
         })
     });
-    text.map_err(|error| Refused::Unreadable(path.to_owned(), with_user(error, geteuid())))
+    text.map_err(|error| Refused::Unreadable(path.to_owned(), explained(error, path)))
 }
 
 /// As [`read`], while the process runs, and nothing but a regular file.
@@ -152,6 +151,21 @@ mod tests {
         let _held = OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
         let error = read_text(&pipe).unwrap_err().to_string();
         assert!(error.contains("cannot be read: not a regular file, but a pipe"), "{error}");
+    }
+
+    #[test]
+    fn a_link_to_nothing_is_named() {
+        let scratch = Scratch::new("text-link");
+        let path = scratch.0.join("strait.yaml");
+        std::os::unix::fs::symlink("..data/strait.yaml", &path).unwrap();
+        let error = read_text(&path).unwrap_err().to_string();
+        let path = path.display();
+        assert_eq!(
+            error,
+            format!(
+                "{path}: cannot be read: {path} is a symbolic link to ..data/strait.yaml, which does not exist"
+            )
+        );
     }
 
     #[test]

@@ -38,6 +38,25 @@ fn wrong_arguments_end_with_status_2_and_go_to_standard_error() {
 }
 
 #[test]
+fn a_symbolic_link_to_nothing_is_named_wherever_a_file_is_read() {
+    let (scratch, file) = shop();
+    let link = scratch.path("link.yaml");
+    std::os::unix::fs::symlink("gone/x.yaml", &link).unwrap();
+    let link = link.to_str().unwrap();
+    let reason = format!("{link} is a symbolic link to gone/x.yaml, which does not exist");
+    let plain = std::fs::read_to_string(&file).unwrap();
+    let included = scratch.write("included.yaml", &format!("include: [link.yaml]\n{plain}"));
+    let endpoints = plain.replacen("endpoints: [", "endpoints: { file: link.yaml } # [", 1);
+    assert_ne!(endpoints, plain);
+    let endpoints = scratch.write("endpoints.yaml", &endpoints);
+    for config in [link, &included, &endpoints] {
+        let output = strait(&["check", "-c", config]);
+        assert_eq!(output.status.code(), Some(1), "{config}");
+        assert!(text(&output.stderr).contains(&reason), "{config}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
 fn a_limit_of_no_lines_is_refused_with_what_to_give() {
     for (limit, hint) in
         [("0", "at least 1; for all lines, give a large number"), ("x", "a number of lines")]

@@ -116,7 +116,8 @@ impl EndpointReader<'_> {
     ) -> Result<Option<Accepted>, Refused> {
         let content = self.outside.read_endpoints(FilePath::new(path));
         let EndpointsFile { content, is_elsewhere } = content.map_err(|error| {
-            let is_pattern = error.kind() == ErrorKind::NotFound && is_pattern(FilePath::new(path));
+            let is_bare = error.kind() == ErrorKind::NotFound && error.get_ref().is_none();
+            let is_pattern = is_bare && is_pattern(FilePath::new(path));
             let problem = if is_pattern { no_pattern() } else { unreadable(&error) };
             Refused { why: Why::Unreadable(problem), digest: None }
         })?;
