@@ -2,7 +2,7 @@
 //! does (`service_notify_message`): it keeps descriptors by name up to a bound, and closes others once it has read a message. It listens
 //! to the main process alone (`NotifyAccess=main`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -40,6 +40,8 @@ os.execv(sys.argv[1], sys.argv[1:])
 pub(crate) struct Manager {
     pub(crate) path: String,
     pub(crate) store: Arc<Mutex<BTreeMap<String, Vec<OwnedFd>>>>,
+    /// The names of descriptors for which it has no room, and which it has closed.
+    closed: Arc<Mutex<BTreeSet<String>>>,
     /// The main process: the one that it has started, or the first that it hears, until that names another.
     main: Arc<Mutex<Option<u32>>>,
     _scratch: Scratch,
@@ -57,10 +59,12 @@ impl Manager {
         let socket = UnixDatagram::bind(&path).unwrap();
         let store = Arc::<Mutex<BTreeMap<_, _>>>::default();
         let main = Arc::<Mutex<Option<u32>>>::default();
+        let closed = Arc::<Mutex<BTreeSet<_>>>::default();
         let (into, heard) = (Arc::clone(&store), Arc::clone(&main));
+        let no_more = Arc::clone(&closed);
         set_socket_passcred(&socket, true).unwrap();
-        thread::spawn(move || keep(&socket, &heard, &into, descriptors_max));
-        Self { path, store, main, _scratch: scratch }
+        thread::spawn(move || keep(&socket, &heard, (&into, &no_more), descriptors_max));
+        Self { path, store, closed, main, _scratch: scratch }
     }
 
     /// The names of what it keeps, and how many descriptors each has.
@@ -75,6 +79,12 @@ impl Manager {
             let is_so = now.iter().map(|(name, count)| (&**name, *count)).eq(kept.iter().copied());
             is_so.then_some(())
         });
+    }
+
+    /// Waits until it has read the descriptors of this name, and had no room for them. They are open until then, with the messages that
+    /// they came with.
+    fn wait_for_no_room(&self, name: &str) {
+        until("what is not kept", || self.closed.lock().unwrap().contains(name).then_some(()));
     }
 
     /// Starts the program as after a crash, with what is kept.
@@ -112,7 +122,7 @@ impl Manager {
 fn keep(
     socket: &UnixDatagram,
     main: &Mutex<Option<u32>>,
-    store: &Mutex<BTreeMap<String, Vec<OwnedFd>>>,
+    (store, closed): (&Mutex<BTreeMap<String, Vec<OwnedFd>>>, &Mutex<BTreeSet<String>>),
     descriptors_max: usize,
 ) {
     let mut text = [0; 4096];
@@ -149,12 +159,17 @@ fn keep(
         let mut store = store.lock().unwrap();
         if message.starts_with("FDSTORE=1\n") {
             let room = descriptors_max.saturating_sub(store.values().map(Vec::len).sum());
-            let kept: &mut Vec<OwnedFd> = store.entry(name).or_default();
+            let kept: &mut Vec<OwnedFd> = store.entry(name.clone()).or_default();
             let cookie = |socket: &OwnedFd| rustix::net::sockopt::socket_cookie(socket).unwrap();
             // As systemd does: what it has already is not kept twice.
             descriptors.retain(|it| !kept.iter().any(|known| cookie(known) == cookie(it)));
-            kept.extend(descriptors.into_iter().take(room));
+            let beyond = descriptors.split_off(room.min(descriptors.len()));
+            kept.extend(descriptors);
             store.retain(|_, kept| !kept.is_empty());
+            if !beyond.is_empty() {
+                drop(beyond);
+                closed.lock().unwrap().insert(name);
+            }
         } else if message.starts_with("FDSTOREREMOVE=1\n") {
             store.remove(&name);
         }
@@ -342,6 +357,7 @@ fn a_file_goes_with_a_process_whose_sockets_are_not_kept() {
     let path = scratch.path("local.sock");
     let mut strait = run(&manager, &scratch, &with_file(&forward_to(service.address), &path, ""));
     assert!(path.exists());
+    manager.wait_for_no_room(&name_of("local", &path));
     strait.signal(Signal::TERM);
     assert_eq!(strait.wait_for_end().code(), Some(0));
     assert!(!path.exists());
