@@ -13,6 +13,9 @@ use std::time::Duration;
 /// fit, and the memory cannot matter.
 const QUEUED_BYTES_MAX: usize = 1 << 20;
 
+/// How long the end of the process waits for a writer that has no processor.
+const UNTAKEN_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Hands messages to the writer thread. All clones share one queue.
 #[derive(Clone, Debug)]
 pub(crate) struct MessageQueue {
@@ -66,12 +69,17 @@ impl MessageQueue {
         self.shared.changed.notify_all();
     }
 
-    /// Waits until all messages are written, for `timeout` at most.
+    /// Waits until all messages are written, for `timeout` at most where the output does not take them. A writer that has not begun
+    /// with them waits for a processor, and is waited for a little longer.
     pub(crate) fn flush(&self, timeout: Duration) {
         let is_busy = |state: &mut State| state.is_writing || !state.text.is_empty();
-        let flushed = self.shared.changed.wait_timeout_while(self.shared.lock(), timeout, is_busy);
+        let is_untaken = |state: &mut State| !state.is_writing && !state.text.is_empty();
         // After the timeout, the process ends without its last messages.
-        drop(flushed);
+        let mut state = self.shared.wait(self.shared.lock(), timeout, is_busy);
+        if is_untaken(&mut state) {
+            let state = self.shared.wait(state, UNTAKEN_TIMEOUT, is_untaken);
+            drop(self.shared.wait(state, timeout, is_busy));
+        }
     }
 }
 
@@ -92,6 +100,17 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Waits as long as the state is so, for `timeout` at most.
+    fn wait<'s>(
+        &'s self,
+        state: MutexGuard<'s, State>,
+        timeout: Duration,
+        is_so: impl FnMut(&mut State) -> bool,
+    ) -> MutexGuard<'s, State> {
+        let waited = self.changed.wait_timeout_while(state, timeout, is_so);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
     fn write_to(&self, mut output: impl Write, on_dropped: impl Fn(u64)) {
         let mut taken = Vec::new();
         loop {
@@ -102,6 +121,7 @@ impl Shared {
             let dropped = std::mem::take(&mut state.dropped);
             state.is_writing = true;
             drop(state);
+            self.changed.notify_all();
             // A closed standard error must not end the process, and leaves no place to say so.
             let _ = output.write_all(&taken);
             taken = Vec::new();
@@ -136,6 +156,22 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn the_end_waits_for_a_writer_that_has_not_begun() {
+        let queue = MessageQueue { shared: Arc::default() };
+        let ((permit, permissions), (written, writes)) = (channel(), channel());
+        queue.push(b"last\n");
+        let flushed = queue.clone();
+        let end = thread::spawn(move || flushed.flush(Duration::from_millis(1)));
+        assert!(writes.recv_timeout(Duration::from_millis(100)).is_err());
+        assert!(!end.is_finished(), "the writer has no processor yet");
+        permit.send(()).unwrap();
+        let shared = Arc::clone(&queue.shared);
+        thread::spawn(move || shared.write_to(Gate { permissions, written }, |_| {}));
+        end.join().unwrap();
+        assert_eq!(writes.try_recv().unwrap(), b"last\n");
     }
 
     #[test]

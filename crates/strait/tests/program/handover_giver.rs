@@ -115,12 +115,12 @@ impl Taking {
         send_with(&self.line, &message.encode(), descriptors);
     }
 
-    /// What it says next that this test knows.
+    /// What it says next, but for what it says in its own time: that it runs, has much to do, or what it has counted.
     fn hear(&self) -> Message {
         loop {
             let frame = receive(&self.line).expect("it goes on");
             match Message::decode(&frame).unwrap() {
-                None | Some(Message::Alive | Message::TakerState(_)) => {}
+                None | Some(Message::Alive | Message::Busy | Message::TakerState(_)) => {}
                 Some(message) => return message,
             }
         }
