@@ -63,7 +63,7 @@ impl Manager {
         let (into, heard) = (Arc::clone(&store), Arc::clone(&main));
         let no_more = Arc::clone(&closed);
         set_socket_passcred(&socket, true).unwrap();
-        thread::spawn(move || keep(&socket, &heard, (&into, &no_more), descriptors_max));
+        thread::spawn(move || keep(&socket, &heard, &into, &no_more, descriptors_max));
         Self { path, store, closed, main, _scratch: scratch }
     }
 
@@ -122,7 +122,8 @@ impl Manager {
 fn keep(
     socket: &UnixDatagram,
     main: &Mutex<Option<u32>>,
-    (store, closed): (&Mutex<BTreeMap<String, Vec<OwnedFd>>>, &Mutex<BTreeSet<String>>),
+    store: &Mutex<BTreeMap<String, Vec<OwnedFd>>>,
+    closed: &Mutex<BTreeSet<String>>,
     descriptors_max: usize,
 ) {
     let mut text = [0; 4096];
