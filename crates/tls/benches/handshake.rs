@@ -16,9 +16,6 @@ fn main() {
     divan::main();
 }
 
-/// Seconds at which the certificates are read: they are good for centuries.
-const NOW: u64 = 1_800_000_000;
-
 /// What is measured.
 #[derive(Clone, Copy, Debug)]
 enum Case {
