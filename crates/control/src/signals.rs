@@ -38,6 +38,26 @@ pub(crate) struct Signalled {
     pub(crate) is_passed_on: bool,
 }
 
+/// The signals that mean something.
+fn kinds() -> [SignalKind; 5] {
+    [
+        SignalKind::terminate(),
+        SignalKind::interrupt(),
+        SignalKind::quit(),
+        SignalKind::hangup(),
+        SignalKind::user_defined1(),
+    ]
+}
+
+/// Has signals wait for control from now on, instead of ending the process before control is there.
+///
+/// # Errors
+///
+/// The kernel's.
+pub fn note_signals<W: Workers>() -> io::Result<()> {
+    W::note_signals(&kinds().map(|kind| kind.as_raw_value()))
+}
+
 /// The signals that control listens to.
 #[derive(Debug)]
 pub(crate) struct Signals {
@@ -50,15 +70,9 @@ impl Signals {
     /// A task of its own waits for them: each is a future that costs as much to look at as all else that control waits
     /// for, and control looks whenever anything happens.
     pub(crate) fn new<W: Workers>() -> io::Result<Self> {
-        let kinds = [
-            SignalKind::terminate(),
-            SignalKind::interrupt(),
-            SignalKind::quit(),
-            SignalKind::hangup(),
-            SignalKind::user_defined1(),
-        ];
+        let kinds = kinds();
         // Before what wakes this task.
-        W::note_signals(&kinds.map(|kind| kind.as_raw_value()))?;
+        note_signals::<W>()?;
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut quit = signal(SignalKind::quit())?;

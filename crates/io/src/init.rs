@@ -2,7 +2,7 @@
 //! ended, the kernel would end all others. It passes signals on, waits for orphans, and ends as its successor ends.
 //!
 //! A successor that is replaced ends, too. The next one is found among the orphans that process 1 adopts; where it is none
-//! ([`becomes_child_of_init`]), the one that is replaced has to stay in the same way, or the container would end with it.
+//! ([`is_known_to_init`]), the one that is replaced has to stay in the same way, or the container would end with it.
 //!
 //! It is the same program, begun anew ([`become_init`]), so that nothing of what it had takes memory. Signals are blocked from
 //! before that on, and taken by `sigtimedwait`: none is lost between the two, and none has a handler.
@@ -23,6 +23,11 @@ use crate::passing;
 
 /// How often a process is looked for that is no child, and so leaves no status.
 const LOOK_SECONDS: libc::time_t = 1;
+
+/// What is passed on: the signals that Strait has a meaning for. Any other would end the process that serves, or stop it, where it does
+/// nothing to process 1.
+const PASSED_ON: [i32; 5] =
+    [libc::SIGTERM, libc::SIGINT, libc::SIGQUIT, libc::SIGHUP, libc::SIGUSR1];
 
 /// What the shell adds to a signal's number for a status.
 const SIGNAL_STATUS: i32 = 128;
@@ -91,12 +96,12 @@ pub fn be_init(successor: u32) -> u8 {
         match (next_signal(), successor) {
             (Some(libc::SIGCHLD) | None, _) => {}
             (Some(libc::SIGTERM | libc::SIGINT | libc::SIGQUIT), None) => return 0,
-            (Some(number), Some(process)) => {
+            (Some(number), Some(process)) if PASSED_ON.contains(&number) => {
                 if !passes_on(process, number) {
                     kept.insert(number);
                 }
             }
-            (Some(_), None) => {}
+            (Some(_), _) => {}
         }
     }
 }
@@ -148,10 +153,15 @@ fn adopted() -> Option<Pid> {
     i32::try_from(found).ok().and_then(Pid::from_raw)
 }
 
-/// Whether process 1 has the process with this id as a child once this one has ended; not one that has no id here (0).
+/// Whether process 1 knows that the process with this id serves once this one has ended: it is its child then, or process 1 itself,
+/// to which this one gave back. Not one that has no id here (0).
 #[must_use]
-pub fn becomes_child_of_init(process: u32) -> bool {
-    process != 0 && parent_of(process).is_some_and(|it| it == 1 || it == std::process::id())
+pub fn is_known_to_init(process: u32) -> bool {
+    match process {
+        0 => false,
+        1 => true,
+        _ => parent_of(process).is_some_and(|it| it == 1 || it == std::process::id()),
+    }
 }
 
 /// What stands behind the program's name in the command line of process 1.

@@ -233,7 +233,7 @@ impl Activation {
     }
 
     /// Closes its handles on sockets of a former process, which listeners have taken, and returns the names under which the service
-    /// manager may keep those that `snapshot` has no listener for: their connections would wait for ever. Files of unix sockets that
+    /// manager may keep those that no listener of `snapshot` with that name has: their connections would wait for ever. Files of unix sockets that
     /// are this process's own go with these, unless the former process still listens there.
     pub(crate) fn let_go(&mut self, snapshot: &Snapshot, is_stored: bool) -> Vec<String> {
         let (mut names, users) = (std::mem::take(&mut self.stale), self.users(snapshot));
@@ -241,16 +241,13 @@ impl Activation {
         for (name, sockets) in self.taken.drain(..) {
             let Some(socket) = sockets.first() else { continue };
             let users = users.get(&sockets.as_ptr());
-            let (file, is_kept) = match socket.address() {
-                // All addresses of a listener have one name, and it may have others by now.
-                io::Address::Tcp(_) => {
-                    (None, snapshot.listeners.iter().any(|it| *it.name == *name))
-                }
-                io::Address::Unix(path) => {
-                    let is_its = users.is_some_and(|users| users.contains(&*name));
-                    (SocketFileId::at(path), is_its)
-                }
+            let file = match socket.address() {
+                io::Address::Tcp(_) => None,
+                io::Address::Unix(path) => SocketFileId::at(path),
             };
+            // All TCP addresses of a listener have one name there. Where it has another address by now, or another listener has this
+            // one, the name goes with all of them, and what the listener has is stored anew.
+            let is_kept = users.is_some_and(|users| users.contains(&*name));
             let has_name = file.is_some() || matches!(socket.address(), io::Address::Tcp(_));
             if has_name && (!is_stored || !is_kept) {
                 names.extend(control::stored_name(&name, file));
@@ -286,7 +283,17 @@ impl Activation {
                  address, or take it out of the socket unit"
             )
         });
-        let lost: Vec<_> = lost.collect();
+        // The kernel would give half of the connections to each, and one alone is listened on.
+        let is_second = |handed: &&Handed| {
+            let first =
+                self.sockets.iter().find(|it| it.socket.address() == handed.socket.address());
+            first.is_some_and(|first| !std::ptr::eq(first, *handed))
+        };
+        let second = self.sockets.iter().filter(is_second).map(|handed| {
+            let (label, address) = (&handed.label, handed.socket.address());
+            format!("{label} listens on {address} as another one does; take one of them out of the socket units")
+        });
+        let lost: Vec<_> = lost.chain(second).collect();
         if lost.is_empty() { Ok(()) } else { Err(start(&lost)) }
     }
 }

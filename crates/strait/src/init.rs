@@ -36,7 +36,7 @@ pub(crate) fn stay_if_needed(
             "this process is the first of its container: it stays to pass signals on"
         );
         stay(successor, was_to_end, &[]);
-    } else if has_init(variable) && !::io::init::becomes_child_of_init(successor) {
+    } else if has_init(variable) && !::io::init::is_known_to_init(successor) {
         tracing::info!(
             successor,
             "the process that serves runs elsewhere: this one stays, so that its container does"

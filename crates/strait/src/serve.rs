@@ -4,6 +4,7 @@
 //! the first connection is accepted.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -80,11 +81,18 @@ pub(crate) fn serve(
 ) -> Result<(), Failure> {
     config.expect_sources(&sources);
     let loaded = load(&mut config, &activation, take_over.is_some());
-    let (candidate, early) = loaded.inspect_err(|failure| {
-        if let (Some(take_over), Some(file)) = (take_over, config.path()) {
-            handover::taking::refuse(file, take_over == TakeOver::Check, failure);
+    let (candidate, early) = match loaded {
+        // It was asked to, and leaves nothing undone.
+        Err(Failure::Ended(reason)) if take_over.is_none() => {
+            tracing::info!("{reason}");
+            return Ok(());
         }
-    })?;
+        loaded => loaded.inspect_err(|failure| {
+            if let (Some(take_over), Some(file)) = (take_over, config.path()) {
+                handover::taking::refuse(file, take_over == TakeOver::Check, failure);
+            }
+        })?,
+    };
     let snapshot = Arc::clone(candidate.snapshot());
     activation.check_use(&snapshot)?;
     core_dumps.on_snapshot(&snapshot);
@@ -161,7 +169,7 @@ impl Start {
             // Before workers accept: what they are asked for may be in the other process's memory.
             config.sessions().early.expect();
         }
-        let (had_connections, stored) = read_stored(&mut activation, &snapshot, &config.sessions());
+        let (queues, kept_elsewhere) = (activation.take_connections(), activation.moved(&snapshot));
         activation.take_over(std::mem::take(&mut taken.listeners));
         let is_stored = snapshot.startup.handover.fd_store.keeps_listeners();
         let keeps_handles =
@@ -201,6 +209,13 @@ impl Start {
         log_start(config.name(), &snapshot, &workers, &descriptors, at);
         let log =
             LogWriter::start(reader, &mut first).map_err(failed("the access log's thread"))?;
+        let options = snapshot.startup.handover.clone();
+        let peers = match handover_path.as_deref().filter(|_| taking.is_none()) {
+            Some(path) => Some(bind_handover(path, &options)?),
+            None => None,
+        };
+        let had_connections = !queues.is_empty();
+        let stored = read_stored(queues, &snapshot, kept_elsewhere, &config.sessions())?;
         // One that takes another's place knows first which endpoints that one gives no requests.
         let crew = (crew, taking.is_none());
         data_path
@@ -213,11 +228,10 @@ impl Start {
         }
         let (steps, handover) = mpsc::channel(STEPS_MAX);
         let is_taking_over = taking.is_some();
-        let options = snapshot.startup.handover.clone();
         let (contacts, sessions) = (data_path.contacts(), config.sessions());
         let storer = Box::new(Storing::new(contacts.clone(), sessions.clone()));
         let thread = HandoverThread { options, contacts, steps, sessions };
-        let hands_over = thread.start(handover_path.as_deref(), taking, stored)?;
+        let hands_over = thread.start(handover_path.as_deref(), peers, taking, stored)?;
         came(&addresses)?;
         Ok(Control::new(Parts {
             sources,
@@ -301,20 +315,26 @@ fn raise_open_files() -> u64 {
     })
 }
 
-/// What a former process left with the service manager: whether it left connections, and they, if they can be read.
+/// The connections that a former process left with the service manager, if it left some and they can be read. `moved` are listeners
+/// whose kept sockets have another address than theirs. To be called as late as possible: what was read is in no queue any more, and
+/// is lost with a process that cannot start.
 fn read_stored(
-    activation: &mut Activation,
+    queues: Vec<OwnedFd>,
     snapshot: &Snapshot,
+    moved: BTreeSet<String>,
     sessions: &ProcessSessions,
-) -> (bool, Option<Stored>) {
-    let queues = activation.take_connections();
-    let had_connections = !queues.is_empty();
+) -> Result<Option<Stored>, Failure> {
+    if queues.is_empty() {
+        return Ok(None);
+    }
+    // One that asks this process to end has connections stored again, once control hears it.
+    control::note_signals::<DataPath>().map_err(failed("signals"))?;
     let mut stored = Stored::read(queues, snapshot);
     if let Some(stored) = &mut stored {
-        stored.note_moved(activation.moved(snapshot));
+        stored.note_moved(moved);
         stored.adopt(sessions);
     }
-    (had_connections, stored)
+    Ok(stored)
 }
 
 /// Logs what starts, and where it listens; `metrics` is where scrapers ask.
@@ -493,6 +513,27 @@ impl Beginning for StartCandidate<'_> {
     }
 }
 
+/// Where other processes connect to.
+fn bind_handover(path: &Path, options: &HandoverOptions) -> Result<PacketListener, Failure> {
+    let at = path.display();
+    let access = handover::access(options);
+    io::packets::private_folder(path, access).map_err(|error| {
+        Failure::Start(format!("handover: the folder of {at} has to be private: {error}"))
+    })?;
+    PacketListener::bind(path, access).map_err(|error| {
+        let hint = match error.kind() {
+            std::io::ErrorKind::AddrInUse => {
+                "another process has it: start with --take-over to take its place, or give this process another socket"
+            }
+            std::io::ErrorKind::AlreadyExists => {
+                "remove it, or give this process another socket"
+            }
+            _ => "see the option handover.socket",
+        };
+        Failure::Start(format!("handover: cannot listen at {at}: {error}; {hint}"))
+    })
+}
+
 /// The thread that takes over, and then gives.
 struct HandoverThread {
     options: HandoverOptions,
@@ -502,11 +543,12 @@ struct HandoverThread {
 }
 
 impl HandoverThread {
-    /// Starts it, if other processes may connect to `path`: what has to be closed when this process begins to end. What was stored
-    /// is taken up in any case.
+    /// Starts it, if other processes may connect to `path`, by `listener` or once this process has taken over: what has to be closed when
+    /// this process begins to end. What was stored is taken up in any case.
     fn start(
         self,
         path: Option<&Path>,
+        listener: Option<PacketListener>,
         taking: &mut Option<Box<Taking>>,
         stored: Option<Stored>,
     ) -> Result<Option<OwnedFd>, Failure> {
@@ -519,10 +561,6 @@ impl HandoverThread {
         handover::warn_of_unmapped(&self.options);
         let failed = |error: std::io::Error| Failure::Start(format!("handover: {error}"));
         let (ending, hands_over) = io::packets::barrier().map_err(failed)?;
-        let listener = match &taking {
-            Some(_) => None,
-            None => Some(self.bind(path)?),
-        };
         // What is sent there is lost with a thread that cannot be started.
         let (sender, receiver) = std::sync::mpsc::channel();
         thread::Builder::new()
@@ -537,26 +575,6 @@ impl HandoverThread {
             .map_err(failed)?;
         let _ = sender.send(taking.take().map(|taking| *taking));
         Ok(Some(hands_over))
-    }
-
-    fn bind(&self, path: &Path) -> Result<PacketListener, Failure> {
-        let at = path.display();
-        let access = handover::access(&self.options);
-        io::packets::private_folder(path, access).map_err(|error| {
-            Failure::Start(format!("handover: the folder of {at} has to be private: {error}"))
-        })?;
-        PacketListener::bind(path, access).map_err(|error| {
-            let hint = match error.kind() {
-                std::io::ErrorKind::AddrInUse => {
-                    "another process has it: start with --take-over to take its place, or give this process another socket"
-                }
-                std::io::ErrorKind::AlreadyExists => {
-                    "remove it, or give this process another socket"
-                }
-                _ => "see the option handover.socket",
-            };
-            Failure::Start(format!("handover: cannot listen at {at}: {error}; {hint}"))
-        })
     }
 
     fn work(

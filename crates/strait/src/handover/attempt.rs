@@ -32,7 +32,7 @@ use self::outgoing::Outgoing;
 use super::giving::{End, Giving};
 use super::giving_back::NotReturned;
 use super::leaving::{Leaving, Updates};
-use super::line::{FLUSH_INTERVAL, Incoming, Line, PeerGone, nanos, now};
+use super::line::{FLUSH_INTERVAL, Incoming, Line, nanos, now};
 use super::listing::Listing;
 use super::requester::{Conclusion, Requester, reap};
 use super::topics::Topic;
@@ -86,8 +86,8 @@ impl<'g> Attempt<'g> {
         began: u64,
     ) -> Self {
         let mut giver = giver;
-        let process = line.peer_process().unwrap_or_else(|PeerGone| {
-            giver.fail(Failure::Own(PeerGone::REASON.to_owned()));
+        let process = line.peer_process().unwrap_or_else(|gone| {
+            giver.fail(Failure::Own(gone.reason().to_owned()));
             None
         });
         Self {

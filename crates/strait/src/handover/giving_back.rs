@@ -55,7 +55,7 @@ impl Giving {
         let old = former.peer();
         tracing::warn!("giving everything back to the old process: {reason}");
         let until = now().saturating_add(CONNECT_TIMEOUT);
-        while now() < until && !self.is_ending() {
+        while now() < until && !self.is_ending() && former.stands_by() {
             let next = self.next_peer(Duration::from_millis(50));
             let Some((peer, heard)) = next else { continue };
             let takes_back = matches!(heard.hello.purpose, Purpose::TakeBack { .. });

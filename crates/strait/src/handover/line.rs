@@ -166,12 +166,13 @@ impl Line {
     ///
     /// # Errors
     ///
-    /// [`PeerGone`]: another process has its connection.
+    /// [`PeerGone`]: it has ended.
     pub(super) fn peer_process(&self) -> Result<Option<ProcessHandle>, PeerGone> {
         match self.packets.peer_process() {
             Ok(PeerProcess::Running(process)) => Ok(Some(process)),
             Ok(PeerProcess::Unknown) | Err(_) => Ok(None),
-            Ok(PeerProcess::Ended) => Err(PeerGone),
+            Ok(PeerProcess::Ended) if self.packets.is_closed() => Err(PeerGone::Closed),
+            Ok(PeerProcess::Ended) => Err(PeerGone::Passed),
         }
     }
 
@@ -185,14 +186,25 @@ impl Line {
     }
 }
 
-/// The process that connected has ended, and another one has its connection.
+/// The process that connected has ended.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct PeerGone;
+pub(super) enum PeerGone {
+    /// And with it its connection.
+    Closed,
+    /// Another process has its connection.
+    Passed,
+}
 
 impl PeerGone {
     /// What to say of it.
-    pub(super) const REASON: &str =
-        "the process that connected has ended, and another one has its connection";
+    pub(super) const fn reason(self) -> &'static str {
+        match self {
+            Self::Closed => "the process that connected has ended",
+            Self::Passed => {
+                "the process that connected has ended, and another one has its connection"
+            }
+        }
+    }
 }
 
 /// Whether the process at the other end is seen to run on, whose connection is over. That is how the end of a process shows, which takes a

@@ -159,7 +159,8 @@ impl Queue {
         }
         self.send(StoredPacket::opened(), &[]).map_err(|error| match error.kind() {
             io::ErrorKind::ConnectionRefused => {
-                "the service manager does not keep them: raise FileDescriptorStoreMax= of the unit"
+                "the service manager does not keep them: raise FileDescriptorStoreMax= of the unit, unless a warning says that it cannot be \
+                 reached, or it hears another process alone (NotifyAccess=)"
                     .to_owned()
             }
             _ => error.to_string(),

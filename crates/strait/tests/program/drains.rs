@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use crate::handover::{Successors, upgrade, upgraded, with_handover};
-use crate::kit::{Client, Response, Scratch, Service, Strait, get, strait, text};
+use crate::kit::{Client, Response, Scratch, Service, Strait, get, strait, text, until};
 
 fn post(process: &Strait, path: &str) -> Response {
     Client::connect(process.admin).request("POST", path)
@@ -128,6 +128,8 @@ clusters: [{{ name: web, endpoints: ['{}'] }}]
     assert_eq!(post(&strait, &path).status, 200);
     let answer = get(strait.listener, "/");
     assert_eq!(answer.status, 503, "{}", answer.text());
-    let slow = get(strait.admin, "/slow").text();
-    assert!(slow.contains("every endpoint of the cluster is drained"), "{slow}");
+    until("the reason on /slow", || {
+        let slow = get(strait.admin, "/slow").text();
+        slow.contains("every endpoint of the cluster is drained").then_some(())
+    });
 }

@@ -262,6 +262,38 @@ fn the_first_process_of_a_container_that_takes_back_ends_afterwards_if_it_is_ask
     assert_eq!(strait.times_logged("took over"), 2, "{}", strait.all_logged());
 }
 
+/// The process that gives back is no child of the one that serves then.
+#[test]
+fn the_first_process_of_a_container_that_has_taken_back_ends_as_its_next_successor_does() {
+    let service = Service::start("one");
+    let Some((mut strait, first, _scratch)) = run(&service, "probation: 1m") else { return };
+    upgraded(&strait);
+    let output = upgrade(&strait, &["--back"]);
+    assert_eq!(output.status.code(), Some(0), "{}{}", text(&output.stderr), strait.all_logged());
+    until("the end of the process that gave back", || children_of(first).is_empty().then_some(()));
+    upgraded(&strait);
+    assert_eq!(get(strait.listener, "/").status, 200);
+    kill_process(process(first), Signal::TERM).unwrap();
+    assert_eq!(strait.wait_for_end().code(), Some(0));
+}
+
+#[test]
+fn a_signal_without_a_meaning_to_the_first_process_of_a_container_ends_no_other() {
+    let service = Service::start("one");
+    let Some((mut strait, first, _scratch)) = run(&service, "probation: 0s") else { return };
+    upgraded(&strait);
+    wait_for_init(first);
+    for signal in [Signal::ALARM, Signal::XCPU, Signal::TSTP, Signal::IO] {
+        kill_process(process(first), signal).unwrap();
+    }
+    let version = strait.config()["version"].as_u64().unwrap();
+    kill_process(process(first), Signal::HUP).unwrap();
+    strait.wait_for_version(version + 1);
+    assert_eq!(get(strait.listener, "/").status, 200);
+    kill_process(process(first), Signal::TERM).unwrap();
+    assert_eq!(strait.wait_for_end().code(), Some(0));
+}
+
 /// The process that the first one stays for, once that has been replaced from elsewhere and stays, too.
 fn wait_for_remaining(first: u32) -> u32 {
     wait_for_init(first);

@@ -447,6 +447,27 @@ fn what_is_kept_follows_reloads_and_handovers() {
     assert_eq!(get(strait.listener, "/").status, 200);
 }
 
+#[test]
+fn sockets_of_an_address_that_a_listener_left_between_two_processes_are_closed() {
+    let (service, manager, scratch) = (Service::start("one"), Manager::new(), Scratch::new());
+    let (port, other) = (claim_port(), claim_port());
+    let mut strait = run(&manager, &scratch, &with_second(&forward_to(service.address), port));
+    let kept = [("strait.listener.edge", 2), ("strait.listener.second", 2)];
+    manager.wait_for(&kept);
+    strait.signal(Signal::TERM);
+    assert_eq!(strait.wait_for_end().code(), Some(0));
+    let config = std::fs::read_to_string(strait.path("strait.yaml")).unwrap();
+    strait.write("strait.yaml", &config.replace(&format!(":{port}'"), &format!(":{other}'")));
+    let Some(_started) = manager.start(strait.path("strait.yaml").to_str().unwrap()) else {
+        println!("skipped: python3 is missing");
+        return;
+    };
+    until("the other address", || TcpStream::connect(("127.0.0.1", other)).ok());
+    assert_eq!(get(SocketAddr::from(([127, 0, 0, 1], other)), "/").status, 200);
+    until("the end of the former", || TcpListener::bind(("127.0.0.1", port)).ok());
+    manager.wait_for(&kept);
+}
+
 /// The former process still has a connection, which may take long; the new one is the main process meanwhile.
 #[test]
 fn a_listener_that_is_new_with_a_handover_is_kept_at_the_end_of_probation() {

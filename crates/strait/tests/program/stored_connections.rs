@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{IoSlice, IoSliceMut, Read as _, Seek as _, Write as _};
 use std::mem::MaybeUninit;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::Stdio;
 use std::time::Duration;
@@ -160,6 +160,24 @@ fn a_restart_closes_no_connection() {
         assert!(page.contains(part), "{page}");
     }
     assert!(started.log().contains("continuing stored connections"), "{}", started.log());
+}
+
+#[test]
+fn connections_wait_for_the_next_process_where_one_cannot_start() {
+    let mut stage = Stage::new(1024);
+    stage.wait_for_listeners();
+    let mut kept = stage.kept(3);
+    stage.end();
+    stage.wait_for_connections();
+    // The admin interface's address is another program's.
+    let taken = TcpListener::bind(stage.admin).unwrap();
+    let Some(mut failed) = stage.start() else { return };
+    assert_eq!(failed.wait_for_end(), Some(1), "{}", failed.log());
+    drop(taken);
+    let Some(started) = stage.start() else { return };
+    for client in &mut kept {
+        assert_eq!(client.get("/").status, 200, "{}", started.log());
+    }
 }
 
 #[test]
