@@ -43,6 +43,7 @@ pub(crate) mod hedging;
 pub(crate) mod lookalikes;
 mod made_cookie;
 pub(crate) mod pages;
+pub mod preview;
 pub(crate) mod progress;
 pub(crate) mod queued_request;
 pub(crate) mod record;

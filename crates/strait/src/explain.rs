@@ -18,7 +18,7 @@ use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 
-use ::tls::{Certificate, PeerCertificate};
+use ::tls::Certificate;
 use config::Outside as _;
 use config::snapshot::{ClusterId, EndpointId, Listener as ListenerConfig, ListenerProtocol};
 use control::{ExplainRequest, ExplainStep};
@@ -31,7 +31,7 @@ use self::listener::{
 use self::request::Request;
 use self::rules::{Client, describe_head};
 use self::tls::{client_of, describe_tls, is_client_known, shown_by};
-use self::trial::{Refusal, Trial, try_out};
+use self::trial::{Refusal, Trial, ends, try_out};
 use crate::Failure;
 use crate::arguments::Explain;
 use crate::filter_list::loader;
@@ -112,7 +112,9 @@ pub(crate) fn steps(
             let certificate = certificate.filter(|_| is_client_known(seen, &request));
             let client = certificate.and_then(|certificate| certificate.as_peer());
             describe_misdirected(&mut story, listener, chain, &request);
-            describe_request(&mut story, snapshot, seen, &request, client.as_ref(), &trial);
+            let ends = ends(listener, &request);
+            let client = Client { from: request.from, certificate: client.as_ref(), ends: &ends };
+            describe_request(&mut story, snapshot, seen, &request, client, &trial);
         }
     }
     Ok(story.steps)
@@ -139,7 +141,7 @@ fn describe_request(
     snapshot: &Snapshot,
     listener: &Listener,
     request: &Request,
-    client: Option<&PeerCertificate>,
+    client: Client<'_>,
     trial: &Trial,
 ) {
     match listener.protocol {
@@ -150,7 +152,6 @@ fn describe_request(
         }
         ListenerProtocol::Auto | ListenerProtocol::Http1 | ListenerProtocol::Http2 => {}
     }
-    let client = Client { from: request.from, certificate: client };
     describe_head(story, snapshot, listener, request, client);
     let outcome = outcome(snapshot, trial);
     match trial {

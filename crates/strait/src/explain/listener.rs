@@ -1,11 +1,12 @@
 //! The listener that a request comes to, and the filter chain that its connection meets.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 
 use config::chains::ConnectionFacts;
 use config::snapshot::{
-    Address, ChainId, ChainMatch, Detected, ListenerChain, ListenerProtocol, SourceType,
+    Address, ChainId, ChainMatch, Detected, ListenerChain, ListenerProtocol, OriginalDestination,
+    SourceType,
 };
 use proxy::Snapshot;
 use proxy::misdirected::is_misdirected;
@@ -18,6 +19,11 @@ use super::request::Request;
 use super::rules::{is_tunnel, limits_of};
 use super::tls::is_secure;
 use super::{Listener, Story};
+
+/// Where connections go that rules of the machine bring to a listener. It is of a block that is for documentation (RFC 5737), so that no
+/// endpoint has it.
+pub(super) const ELSEWHERE: SocketAddr =
+    SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 1));
 
 /// The listener that the request comes to, and why this one.
 pub(super) fn choose_listener<'s>(
@@ -77,13 +83,21 @@ fn tcp_addresses(listener: &Listener) -> impl Iterator<Item = SocketAddr> {
 }
 
 /// Where the request's connection goes: to the address with the URL's port, or to the first. A listener on all addresses says nothing of
-/// which it is; the URL does if it has one.
-fn destination(listener: &Listener, request: &Request) -> Option<SocketAddr> {
+/// which it is; the URL does if it has one. Where it was going before rules of the machine brought it here, nothing says.
+pub(super) fn destination(listener: &Listener, request: &Request) -> Option<SocketAddr> {
+    if has_original_destination(listener) {
+        return Some(ELSEWHERE);
+    }
     let of_port = request.port.and_then(|port| address_of(listener, port, request));
     let address = of_port.or_else(|| tcp_addresses(listener).next())?;
     let is_open = address.ip().is_unspecified();
     let asked = request.ip.filter(|ip| is_open && ip.is_ipv4() == address.is_ipv4());
     Some(asked.map_or(address, |ip| SocketAddr::new(ip, address.port())))
+}
+
+/// Whether connections have a destination from before rules of the machine brought them here.
+pub(super) fn has_original_destination(listener: &Listener) -> bool {
+    listener.socket.original_destination != OriginalDestination::Off
 }
 
 /// Where the request's connection comes from directly: from the client, or from the first address that may send PROXY headers.
@@ -172,6 +186,16 @@ pub(super) fn describe_chain<'s>(
             "chain",
             "it is not known to which address of this machine the connection goes, so no chain with `destinations` matches: write \
              the address in the URL, and the host as --header 'host: …'",
+        );
+    }
+    let asks_destination =
+        |chain: &ListenerChain<_>| asks_where(chain) || !chain.matches.destination_ports.is_empty();
+    if has_original_destination(listener) && listener.chains.iter().any(asks_destination) {
+        story.line(
+            "chain",
+            format!(
+                "the connection's original destination is not known here: `destinations` and `destination_ports` are compared with {ELSEWHERE}"
+            ),
         );
     }
     let chain = listener.chains.choose(&facts);

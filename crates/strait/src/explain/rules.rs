@@ -8,15 +8,17 @@ use config::hosts::{Host, HostTable};
 use config::matching::{Asked, Criterion, Place, Searches};
 use config::snapshot::{Action, Forward, RouteTable, Rule};
 use config::targets::Target;
-use proxy::Snapshot;
 use proxy::filter::Verdict;
+use proxy::preview::{self, PreviewFacts};
 use proxy::route::{self, Found};
+use proxy::{PeerAddress, Snapshot};
 use tls::PeerCertificate;
 use wire::h1::{HeadLimits, Scan, decode_request};
 use wire::head::{HeadIndex, Method, RequestHead};
 
 use super::cluster::describe_forward;
 use super::request::Request;
+use super::tls::is_secure;
 use super::{Listener, Story};
 
 /// The client that sends the request.
@@ -25,6 +27,8 @@ pub(super) struct Client<'c> {
     /// Its address, if that is said.
     pub(super) from: Option<IpAddr>,
     pub(super) certificate: Option<&'c PeerCertificate>,
+    /// The ends of its connection: its own, and that of the process.
+    pub(super) ends: &'c (PeerAddress, PeerAddress),
 }
 
 /// Describes the steps from the head's bytes to the endpoints.
@@ -39,7 +43,19 @@ pub(super) fn describe_head(
     match decode_request(&request.head, &mut scan, &limits_of(listener), &mut index) {
         Ok(Some((mut head, _))) => {
             story.line("request", request_line(&head));
-            if describe_filters(story, listener, &mut head)
+            let (peer, local) = client.ends;
+            let facts = PreviewFacts {
+                peer,
+                local,
+                options: &listener.http,
+                is_secure: is_secure(listener, request),
+                client_cert: client.certificate,
+            };
+            let seen = preview::set_fields(&mut head, &facts);
+            let client = Client { from: seen.client.or(client.from), ..client };
+            if !seen.is_let_through {
+                story.line("request", "has a header field with `_`, which the listener refuses");
+            } else if describe_filters(story, listener, &mut head)
                 && describe_handlers(story, snapshot, listener, &head, client)
             {
                 describe_routes(story, snapshot, listener, &head, client);

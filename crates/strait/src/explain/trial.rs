@@ -2,11 +2,11 @@
 //! out with.
 
 use std::io::IoSlice;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 
 use config::reports::ConnectionSide;
-use config::snapshot::{Address, ClusterId, OriginalDestination};
+use config::snapshot::{Address, ClusterId};
 use proxy::time::Time;
 use proxy::{Bells, ConnKey, Op, PeerAddress, Proxy, SLICES_MAX, Settings, Share, Snapshot};
 use serde_json::Value;
@@ -14,7 +14,7 @@ use telemetry::{Emitter, LogReader, Reports};
 
 use super::Listener;
 use super::client::Client;
-use super::listener::direct_source;
+use super::listener::{ELSEWHERE, destination, direct_source, has_original_destination};
 use super::request::Request;
 
 /// The time of the trial, in which no time passes.
@@ -22,6 +22,9 @@ const NOW: Time = Time::from_nanos(0);
 
 /// When all of it has come and gone: the list of slow requests has those that took some time.
 const LATER: Time = Time::from_nanos(1);
+
+/// A client on this machine.
+const HERE: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 1));
 
 /// The result of a trial.
 #[derive(Debug)]
@@ -55,23 +58,17 @@ pub(super) fn try_out(
     let settings = Settings { share: Share::APART, seed: 0, bells: Bells::new(1) };
     let (emitter, reports) = Emitter::new(64 << 10);
     let mut proxy = Proxy::new(settings, Arc::clone(snapshot), emitter, NOW);
-    let local = PeerAddress::from(Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 1))));
-    // Of a block that is for documentation (RFC 5737), so that no endpoint has it.
-    let elsewhere = SocketAddr::from(([192, 0, 2, 1], 1));
-    let is_told = listener.socket.original_destination != OriginalDestination::Off;
-    let original = is_told.then_some(elsewhere);
+    let original = has_original_destination(listener).then_some(ELSEWHERE);
     let proxies = listener.http.proxy_protocol.as_deref();
     let direct = direct_source(listener, request).map(|ip| SocketAddr::from((ip, 1)));
-    let peer = direct.map_or_else(|| local.clone(), PeerAddress::from);
+    let peer = PeerAddress::from(direct.unwrap_or(HERE));
+    let (_, local) = ends(listener, request);
     let Some(key) = proxy.on_accepted(listener.id, peer, local, original, NOW) else {
         return Trial::Refused;
     };
     if proxies.is_some() {
-        let header = match request.from {
-            None => "PROXY UNKNOWN\r\n".to_owned(),
-            Some(IpAddr::V4(from)) => format!("PROXY TCP4 {from} 127.0.0.1 1 1\r\n"),
-            Some(IpAddr::V6(from)) => format!("PROXY TCP6 {from} ::1 1 1\r\n"),
-        };
+        let to = destination(listener, request).unwrap_or(HERE);
+        let header = proxy_header(request.from, to);
         proxy.on_received(key, &mut header.into_bytes(), NOW);
     }
     let mut answer = None;
@@ -81,7 +78,7 @@ pub(super) fn try_out(
             proxy.on_received(key, &mut bytes, NOW);
         }
         match proxy.poll_op(LATER) {
-            Some(Op::Connect { address, .. }) if address == Address::Tcp(elsewhere) => {
+            Some(Op::Connect { address, .. }) if address == Address::Tcp(ELSEWHERE) => {
                 return Trial::ForwardedOnward;
             }
             Some(Op::Connect { address, connection, .. }) => {
@@ -103,6 +100,36 @@ pub(super) fn try_out(
     match answer {
         Some(head) => Trial::Answered { head, refusal: Refusal::of_last(reports) },
         None => Trial::Refused,
+    }
+}
+
+/// Both ends of the client's connection, as a request on it has them: the client's, and that of the process, by which a filter chain is
+/// chosen, as it was for the steps.
+pub(super) fn ends(listener: &Listener, request: &Request) -> (PeerAddress, PeerAddress) {
+    let from = request.from.or_else(|| direct_source(listener, request));
+    let peer = from.map_or(HERE, |ip| SocketAddr::from((ip, 1)));
+    let local = match has_original_destination(listener) {
+        true => Some(HERE),
+        false => destination(listener, request),
+    };
+    (PeerAddress::from(peer), PeerAddress::from(local))
+}
+
+/// The PROXY header of a client's connection to this address.
+fn proxy_header(from: Option<IpAddr>, to: SocketAddr) -> String {
+    let mapped = |ip: IpAddr| match ip {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        IpAddr::V6(ip) => ip,
+    };
+    match (from, to.ip()) {
+        (None, _) => "PROXY UNKNOWN\r\n".to_owned(),
+        (Some(IpAddr::V4(from)), IpAddr::V4(at)) => {
+            format!("PROXY TCP4 {from} {at} 1 {}\r\n", to.port())
+        }
+        // Both are of one family.
+        (Some(from), at) => {
+            format!("PROXY TCP6 {} {} 1 {}\r\n", mapped(from), mapped(at), to.port())
+        }
     }
 }
 

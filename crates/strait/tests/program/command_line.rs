@@ -404,6 +404,106 @@ routes:
 }
 
 #[test]
+fn explain_has_the_outcome_of_the_chain_that_the_destination_chooses() {
+    let scratch = Scratch::new();
+    let config = "
+listeners:
+  - name: edge
+    address: ['127.0.0.1:8111', '127.0.0.1:8112', '0.0.0.0:8113']
+    chains:
+      - { name: by-port, match: { destination_ports: [8112] }, routes: two }
+      - { name: by-address, match: { destinations: [127.0.0.9] }, routes: three }
+    routes: one
+  - name: proxied
+    address: ['127.0.0.1:8114', '127.0.0.1:8115']
+    proxy_protocol: { from: [192.0.2.0/24] }
+    chains: [{ name: proxied-by-port, match: { destination_ports: [8115] }, routes: two }]
+    routes: one
+  - name: outbound
+    address: 127.0.0.1:8116
+    original_destination: redirect
+    chains: [{ name: to-itself, match: { destination_ports: [8116] }, routes: two }]
+    routes: one
+routes:
+  - { name: one, rules: [{ match: { prefix: / }, respond: { status: 201 } }] }
+  - { name: two, rules: [{ match: { prefix: / }, respond: { status: 202 } }] }
+  - { name: three, rules: [{ match: { prefix: / }, respond: { status: 203 } }] }
+";
+    let file = scratch.write("strait.yaml", config);
+    for (from, url, chain, status) in [
+        (&[][..], "http://127.0.0.1:8111/", "none matches", 201),
+        (&[], "http://127.0.0.1:8112/", "by-port: matches", 202),
+        (&[], "http://a:8113/", "none matches", 201),
+        (&[], "http://127.0.0.9:8113/", "by-address: matches", 203),
+        (&["--from", "10.1.2.3"], "http://127.0.0.1:8115/", "proxied-by-port: matches", 202),
+        (&["--from", "2001:db8::1"], "http://127.0.0.1:8115/", "proxied-by-port: matches", 202),
+        (&["--from", "10.1.2.3"], "http://127.0.0.1:8114/", "none matches", 201),
+        (&[], "http://127.0.0.1:8116/", "original destination is not known here", 201),
+    ] {
+        let output = strait(&[&["explain", "-c", &file], from, &["GET", url]].concat());
+        let story = text(&output.stdout);
+        let outcome = story.lines().last().unwrap_or_default();
+        assert!(story.contains(chain) && outcome.contains(&status.to_string()), "{url}: {story}");
+    }
+}
+
+#[test]
+fn explain_compares_the_fields_that_strait_sets_and_not_those_that_it_removes() {
+    let scratch = Scratch::new();
+    let config = "
+listeners:
+  - { name: edge, address: '127.0.0.1:8081', routes: all, http: { request_id: true, via: edge } }
+  - { name: strict, address: '127.0.0.1:8082', routes: all, http: { headers_with_underscores: refuse } }
+  - { name: behind, address: '127.0.0.1:8083', routes: by-source, http: { trusted_hops: 1 } }
+routes:
+  - name: by-source
+    rules:
+      - { match: { prefix: /, sources: [10.7.7.7/32] }, respond: { status: 201 } }
+      - { match: { prefix: / }, respond: { status: 200 } }
+  - name: all
+    rules:
+      - { match: { path: /proto, headers: { x-forwarded-proto: http } }, respond: { status: 201 } }
+      - { match: { path: /for, headers: { x-forwarded-for: 10.1.2.3 } }, respond: { status: 202 } }
+      - { match: { path: /port, headers: { x-forwarded-port: '8081' } }, respond: { status: 203 } }
+      - { match: { path: /via, headers: { via: { present: true } } }, respond: { status: 205 } }
+      - { match: { path: /id, headers: { x-request-id: mine } }, respond: { status: 206 } }
+      - { match: { path: /real, headers: { x-real-ip: 1.2.3.4 } }, respond: { status: 207 } }
+      - { match: { path: /cert, headers: { x-forwarded-client-cert: x } }, respond: { status: 208 } }
+      - { match: { prefix: / }, respond: { status: 200 } }
+";
+    let file = scratch.write("strait.yaml", config);
+    for (path, header, status) in [
+        ("/proto", "a: b", 201),
+        ("/proto", "x-forwarded-proto: https", 201),
+        ("/for", "x-forwarded-for: 10.1.2.3", 202),
+        ("/for", "x-forwarded-for: 10.9.9.9", 202),
+        ("/port", "a: b", 203),
+        ("/via", "a: b", 205),
+        ("/id", "x-request-id: mine", 200),
+        ("/real", "x-real-ip: 1.2.3.4", 200),
+        ("/cert", "x-forwarded-client-cert: x", 200),
+    ] {
+        let url = format!("http://127.0.0.1:8081{path}");
+        let asked = ["explain", "-c", &file, "--from", "10.1.2.3", "GET", &url, "-H", header];
+        let story = text(&strait(&asked).stdout);
+        let step = format!("respond {status}: matches");
+        let outcome = story.lines().last().unwrap_or_default();
+        assert!(
+            story.contains(&step) && outcome.contains(&status.to_string()),
+            "{path} {header}: {story}"
+        );
+    }
+    let asked = ["explain", "-c", &file, "GET", "http://127.0.0.1:8082/", "-H", "a_b: c"];
+    let story = text(&strait(&asked).stdout);
+    assert!(story.contains("header field with `_`, which the listener refuses"), "{story}");
+    assert!(!story.contains("matches"), "{story}");
+    let named = "x-forwarded-for: 10.7.7.7";
+    let asked = ["explain", "-c", &file, "GET", "http://127.0.0.1:8083/", "-H", named];
+    let story = text(&strait(&asked).stdout);
+    assert!(story.contains("respond 201: matches") && story.ends_with("with 201\n"), "{story}");
+}
+
+#[test]
 fn explain_says_what_it_does_not_know_of_where_a_connection_comes_from() {
     let scratch = Scratch::new();
     let config = "
