@@ -112,15 +112,38 @@ pub(crate) fn pick_least<'c>(
     Some(best)
 }
 
-/// Whether one endpoint has fewer requests than another, with this one, for its weight.
+/// Whether one endpoint has room for this request where another, which was drawn before it, has too much: with it, one has no more requests
+/// for its weight than the other has without it. So one that has none under way keeps what it is drawn for, and each gets its share by its
+/// weight also where there is little to do.
 pub(crate) fn has_fewer(
     (one, requests): (&Endpoint, u32),
     (other, of_other): (&Endpoint, u32),
 ) -> bool {
     // As products, so that nothing is rounded.
     let load = (u64::from(requests) + 1) * u64::from(other.weight);
-    let load_of_other = (u64::from(of_other) + 1) * u64::from(one.weight);
-    load < load_of_other
+    let load_of_other = u64::from(of_other) * u64::from(one.weight);
+    load <= load_of_other
+}
+
+/// How long a request may have to wait at an endpoint, and how many are under way there.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Expected {
+    pub(crate) nanos: f64,
+    pub(crate) requests: u32,
+}
+
+impl Expected {
+    /// Whether a request waits less at one endpoint than at another, which was drawn before it, for their weights. These have decided which
+    /// is drawn: where the other has nothing to do, they count no more.
+    pub(crate) fn is_shorter(
+        (one, here): (&Endpoint, Self),
+        (other, there): (&Endpoint, Self),
+    ) -> bool {
+        if there.requests == 0 {
+            return here.nanos < there.nanos;
+        }
+        here.nanos / f64::from(one.weight.max(1)) < there.nanos / f64::from(other.weight.max(1))
+    }
 }
 
 /// The endpoint that a hash leads to, or the next that it leads to where that one does not fit. If none of them does,
@@ -272,6 +295,66 @@ mod tests {
                     "{weights:?}: {under_way:?}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn requests_that_come_and_go_are_shared_by_the_weights() {
+        for (weights, at_once) in [
+            (&[3, 1, 6][..], 1),
+            (&[500, 1, 499, 1000], 1),
+            (&[100, 1], 1),
+            (&[100, 1], 2),
+            (&[100, 1], 8),
+            (&[3, 1, 6], 100),
+        ] {
+            let cluster = cluster(weights);
+            let mut random = Random::new(13);
+            let (mut under_way, mut requests) = (Vec::new(), vec![0; weights.len()]);
+            let chosen = shares(weights.len(), |_| {
+                let of = |id: EndpointId| requests[cluster.place_of(id).unwrap()];
+                let (place, _) = least(among(&cluster), None, 2, || random.next(), of).unwrap();
+                requests[place] += 1;
+                under_way.push(place);
+                if under_way.len() == at_once {
+                    let ended = usize::try_from(random.next() >> 33).unwrap() % at_once;
+                    requests[under_way.swap_remove(ended)] -= 1;
+                }
+                place
+            });
+            let total: u32 = weights.iter().map(|weight| u32::from(*weight)).sum();
+            for (chosen_of, weight) in chosen.iter().zip(weights) {
+                let expected = DRAWS * u32::from(*weight) / total;
+                assert!(
+                    chosen_of.abs_diff(expected) <= 30 + expected / 4,
+                    "{weights:?}, {at_once}: {chosen:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn weights_count_for_expected_times_where_the_first_has_something_to_do() {
+        let cluster = cluster(&[1, 4]);
+        let [light, heavy] = &cluster.endpoints[..] else { panic!("two of them") };
+        let of = |millis: f64, requests: u32| Expected {
+            nanos: millis * f64::from(requests + 1),
+            requests,
+        };
+        for (one, other, is_shorter) in [
+            // Whichever is drawn first, where neither is faster.
+            ((light, of(10.0, 0)), (heavy, of(10.0, 0)), false),
+            ((heavy, of(10.0, 0)), (light, of(10.0, 0)), false),
+            ((heavy, of(10.0, 2)), (light, of(10.0, 0)), false),
+            // The faster one.
+            ((heavy, of(9.0, 0)), (light, of(10.0, 0)), true),
+            ((light, of(9.0, 0)), (heavy, of(10.0, 0)), true),
+            // What waits there.
+            ((heavy, of(10.0, 2)), (light, of(10.0, 1)), true),
+            ((light, of(10.0, 0)), (heavy, of(10.0, 1)), false),
+            ((light, of(10.0, 0)), (heavy, of(10.0, 5)), true),
+        ] {
+            assert_eq!(Expected::is_shorter(one, other), is_shorter, "{one:?} {other:?}");
         }
     }
 

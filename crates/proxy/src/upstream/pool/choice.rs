@@ -13,7 +13,7 @@ use super::state::EndpointState;
 use super::{Ask, Pools};
 use crate::tools::random::Random;
 use crate::tools::time::Time;
-use crate::upstream::balance::{self, Among};
+use crate::upstream::balance::{self, Among, Expected};
 
 /// Draws of endpoints that came lately which are let pass: of these few, if all are new, the last is taken.
 const REDRAWS_MAX: usize = 64;
@@ -222,11 +222,13 @@ impl Pools {
             Balancer::PeakEwma { decay } => {
                 self.is_counting = true;
                 let draw = || self.draw(among, avoid, random, now, Random::next);
-                let load = |it: &Endpoint| {
-                    self.known_endpoint(it.id)
-                        .map_or(0.0, |state| state.load(it.weight, decay, now))
+                let expected = |it: &Endpoint| {
+                    let known = self.known_endpoint(it.id);
+                    known.map(|state| state.expected(decay, now)).unwrap_or_default()
                 };
-                balance::pick_least(among, avoid, 2, draw, |one, other| load(one) < load(other))
+                balance::pick_least(among, avoid, 2, draw, |one, other| {
+                    Expected::is_shorter((one, expected(one)), (other, expected(other)))
+                })
             }
             Balancer::Hash { load_percent_max, .. } => {
                 let hash = hash.map_or_else(|| random.next(), NonZeroU64::get);

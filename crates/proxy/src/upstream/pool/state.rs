@@ -17,6 +17,7 @@ use super::turns::Turns;
 use super::{Pool, Pools};
 use crate::keys::{ConnKey, PoolId};
 use crate::tools::time::Time;
+use crate::upstream::balance::Expected;
 
 /// What this worker counts in the bounds of a cluster, beside its connections and the exchanges that wait.
 #[derive(Debug, Default)]
@@ -159,9 +160,10 @@ impl EndpointState {
         }
     }
 
-    /// How long a request may have to wait here, for this weight; only to be compared.
-    pub(super) fn load(&self, weight: u16, decay: Duration, now: Time) -> f64 {
-        self.latency.load(self.requests(), decay, now) / f64::from(weight.max(1))
+    /// How long a request may have to wait here; only to be compared.
+    pub(super) fn expected(&self, decay: Duration, now: Time) -> Expected {
+        let requests = self.requests();
+        Expected { nanos: self.latency.load(requests, decay, now), requests }
     }
 }
 
