@@ -11,9 +11,11 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
+use std::mem;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
@@ -58,14 +60,27 @@ fn wait(interval: Duration) {
 }
 
 fn watch(client: AdminClient, mut top: Top, options: &TopOptions) -> Result<(), Failure> {
+    if !io::stdout().is_terminal() {
+        return Err(no_terminal("standard output is none"));
+    }
     let fetcher = Fetcher::start(client, options.interval)?;
     let is_to_end = note_signals()?;
     let mut terminal = ratatui::try_init().map_err(|error| {
-        Failure::Top(format!("no terminal ({error}): with --once it prints a table and needs none"))
+        // What it has done until then. If that fails, there is no terminal.
+        let _ = ratatui::try_restore();
+        no_terminal(&error.to_string())
     })?;
     let result = show(&mut terminal, &fetcher, &mut top, &is_to_end);
-    ratatui::restore();
-    Ok(result?)
+    let shown = terminal.show_cursor();
+    if ratatui::try_restore().and(shown).is_err() {
+        // It is gone, and standard error with it, where a panic would follow from what this reports there.
+        mem::forget(terminal);
+    }
+    result
+}
+
+fn no_terminal(why: &str) -> Failure {
+    Failure::Top(format!("no terminal ({why}): with --once it prints a table and needs none"))
 }
 
 fn show(
@@ -73,19 +88,25 @@ fn show(
     fetcher: &Fetcher,
     top: &mut Top,
     is_to_end: &AtomicBool,
-) -> io::Result<()> {
+) -> Result<(), Failure> {
+    let events = read_events()?;
     while !is_to_end.load(Ordering::Relaxed) {
+        // Fails if the terminal is gone, as each time something is written.
         terminal.draw(|frame| {
             top.set_height(screen::rows(frame.area()));
             screen::draw(top, frame);
         })?;
         fetcher.want(&top.question());
-        if event::poll(TICK)?
-            && let Event::Key(key) = event::read()?
-            && key.kind != KeyEventKind::Release
-            && top.on_key(key) == Then::Quit
-        {
-            return Ok(());
+        match events.recv_timeout(TICK) {
+            Ok(Event::Key(key)) if key.kind != KeyEventKind::Release => {
+                if top.on_key(key) == Then::Quit {
+                    return Ok(());
+                }
+            }
+            Ok(_) | Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Failure::Top("the terminal cannot be read".to_owned()));
+            }
         }
         while let Some((question, answer, at)) = fetcher.answer() {
             top.on_answer(&question, answer, at);
@@ -94,12 +115,32 @@ fn show(
     Ok(())
 }
 
-/// Notes SIGTERM and SIGHUP, whose default would leave the terminal without its former screen.
+/// Keys and other events of the terminal, read on a thread of its own: once a terminal is gone, that never returns, and ends with the
+/// process.
+fn read_events() -> io::Result<Receiver<Event>> {
+    let (sender, events) = mpsc::channel();
+    let read = move || {
+        while let Ok(event) = event::read() {
+            if sender.send(event).is_err() {
+                return;
+            }
+        }
+    };
+    std::thread::Builder::new().name("strait-keys".to_owned()).spawn(read)?;
+    Ok(events)
+}
+
+/// Notes the signals whose default would leave the terminal without its former screen.
 fn note_signals() -> io::Result<Arc<AtomicBool>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    let (mut terminate, mut hangup) = {
+    let (mut terminate, mut hangup, mut interrupt, mut quit) = {
         let _entered = runtime.enter();
-        (signal(SignalKind::terminate())?, signal(SignalKind::hangup())?)
+        (
+            signal(SignalKind::terminate())?,
+            signal(SignalKind::hangup())?,
+            signal(SignalKind::interrupt())?,
+            signal(SignalKind::quit())?,
+        )
     };
     let is_to_end = Arc::new(AtomicBool::new(false));
     let noted = Arc::clone(&is_to_end);
@@ -108,6 +149,8 @@ fn note_signals() -> io::Result<Arc<AtomicBool>> {
             tokio::select! {
                 _ = terminate.recv() => {}
                 _ = hangup.recv() => {}
+                _ = interrupt.recv() => {}
+                _ = quit.recv() => {}
             }
         });
         noted.store(true, Ordering::Relaxed);

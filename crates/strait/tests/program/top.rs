@@ -1,6 +1,12 @@
 //! `strait top` of a running process.
 
-use crate::kit::{Service, Strait, claim_port, forward_to, get, strait, text};
+use std::fs;
+use std::io::Read as _;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::kit::{Service, Strait, claim_port, forward_to, get, strait, text, until};
 
 fn once(admin: &str, arguments: &[&str]) -> Vec<Vec<String>> {
     let all = [&["top", "--once", "--interval", "100ms", "--admin", admin], arguments].concat();
@@ -70,12 +76,94 @@ fn who_cannot_be_shown_is_named() {
         (&["--admin", &unused, "--once"][..], "is the process running"),
         (&["--admin", &service.address.to_string(), "--once"], "not the admin interface of Strait"),
         // A test has no terminal.
-        (&["--admin", &process.admin.to_string()], "with --once it prints a table"),
+        (
+            &["--admin", &process.admin.to_string()],
+            "standard output is none): with --once it prints a table",
+        ),
         (&["--interval", "1ms"], "at least 100ms"),
         (&["--interval", "1"], "a duration needs a unit"),
     ] {
         let output = strait(&[&["top"], arguments].concat());
         assert!(!output.status.success());
         assert!(text(&output.stderr).contains(part), "{part:?} in {}", text(&output.stderr));
+    }
+}
+
+/// `strait top` in a terminal, that of `script`.
+struct InTerminal {
+    script: Child,
+    screen: ChildStdout,
+    shown: String,
+    pid: u32,
+}
+
+impl InTerminal {
+    /// Starts it, and waits until it has drawn.
+    fn start(admin: &str) -> Self {
+        let program = env!("CARGO_BIN_EXE_strait");
+        let command = format!(
+            "stty rows 24 cols 80; echo \"pid $$ \"; exec '{program}' top --admin '{admin}'"
+        );
+        let mut script = Command::new("script")
+            .args(["-qec", &command, "/dev/null"])
+            .env("SHELL", "/bin/sh")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let screen = script.stdout.take().unwrap();
+        let mut it = Self { script, screen, shown: String::new(), pid: 0 };
+        // Its last line.
+        it.wait_for("q quit");
+        let (_, behind) = it.shown.split_once("pid ").unwrap();
+        it.pid = behind.split(' ').next().unwrap().parse().unwrap();
+        it
+    }
+
+    fn wait_for(&mut self, part: &str) {
+        let mut bytes = [0; 4096];
+        while !self.shown.contains(part) {
+            let n = self.screen.read(&mut bytes).unwrap();
+            assert!(n > 0, "{part:?} is not in {:?}", self.shown);
+            self.shown += &String::from_utf8_lossy(&bytes[..n]);
+        }
+    }
+
+    /// Another may be its parent by now, and not have heard of its end.
+    fn has_ended(&self) -> bool {
+        let Ok(stat) = fs::read_to_string(format!("/proc/{}/stat", self.pid)) else { return true };
+        stat.contains(") Z ")
+    }
+}
+
+impl Drop for InTerminal {
+    fn drop(&mut self) {
+        if !self.has_ended() {
+            let _ = kill_process(pid_of(self.pid), Signal::KILL);
+        }
+        let _ = self.script.kill();
+        let _ = self.script.wait();
+    }
+}
+
+fn pid_of(pid: u32) -> Pid {
+    Pid::from_raw(pid.try_into().unwrap()).unwrap()
+}
+
+#[test]
+fn it_ends_with_its_terminal() {
+    let mut top = InTerminal::start("127.0.0.1:1");
+    top.script.kill().unwrap();
+    until("its end", || top.has_ended().then_some(()));
+}
+
+#[test]
+fn a_signal_that_ends_it_leaves_the_terminal_as_it_was() {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT] {
+        let mut top = InTerminal::start("127.0.0.1:1");
+        kill_process(pid_of(top.pid), signal).unwrap();
+        top.wait_for("\u{1b}[?25h");
+        top.wait_for("\u{1b}[?1049l");
+        assert!(top.script.wait().unwrap().success(), "{signal:?}");
     }
 }
