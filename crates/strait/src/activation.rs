@@ -23,6 +23,9 @@ use crate::data_path::address_text;
 /// Sockets at most; more is no count.
 const SOCKETS_MAX: u32 = 4096;
 
+/// Reasons that are written, at most.
+const REASONS_MAX: usize = 20;
+
 /// The sockets that were handed over.
 #[derive(Debug, Default)]
 pub(crate) struct Activation {
@@ -63,12 +66,13 @@ impl Activation {
         }
         let count = number("LISTEN_FDS").unwrap_or(0).min(SOCKETS_MAX);
         let names = text("LISTEN_FDNAMES").unwrap_or_default();
-        let mut names = names.split(':').filter(|name| !name.is_empty());
+        // One without a name has an empty one.
+        let mut names = names.split(':').map(|name| Some(name).filter(|name| !name.is_empty()));
         let (mut sockets, mut refused) = (Vec::new(), Vec::new());
         let mut stored: Vec<(String, Vec<Inherited>)> = Vec::new();
         let (mut connections, mut unusable, mut stale) = (Vec::new(), Vec::new(), Vec::new());
         for (number, taken) in inherited::take(count) {
-            let name = names.next();
+            let name = names.next().flatten();
             let taken = match taken {
                 Ok(queue) if name == Some(control::STORED_CONNECTIONS) => {
                     connections.push(queue);
@@ -299,7 +303,16 @@ impl Activation {
 }
 
 fn start(reasons: &[String]) -> Failure {
-    Failure::Start(format!("sockets of the service manager (LISTEN_FDS):\n{}", reasons.join("\n")))
+    let mut text = String::from("sockets of the service manager (LISTEN_FDS):");
+    for reason in reasons.iter().take(REASONS_MAX) {
+        text += "\n";
+        text += reason;
+    }
+    let more = reasons.len().saturating_sub(REASONS_MAX);
+    if more > 0 {
+        text += &format!("\nand {more} more");
+    }
+    Failure::Start(text)
 }
 
 /// Where a socket listens.
@@ -342,9 +355,14 @@ pub(crate) fn is_at(socket: &Inherited, address: &Address) -> bool {
     }
 }
 
-const fn hint(error: &InheritError) -> &'static str {
+fn hint(error: &InheritError) -> &'static str {
     match error {
-        InheritError::System { .. } => "LISTEN_FDS exceeds the number of descriptors",
+        InheritError::System { step: "descriptor", .. } => {
+            "LISTEN_FDS exceeds the number of descriptors"
+        }
+        InheritError::System { .. } => {
+            "write ListenStream= in the socket unit: only sockets can be listened on"
+        }
         InheritError::NotListening => "write ListenStream= and Accept=no in the socket unit",
         InheritError::UnknownFamily => "write an address and port, or a path, in the socket unit",
         InheritError::DualStack => {

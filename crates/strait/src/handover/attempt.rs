@@ -488,7 +488,8 @@ impl<'g> Attempt<'g> {
             None => (
                 Conclusion::Done,
                 format!(
-                    "process {pid} serves: {moved} groups of connections moved, {left} stay and drain"
+                    "{} serves: {moved} groups of connections moved, {left} stay and drain",
+                    process_text(pid)
                 ),
             ),
             Some(why) => (

@@ -187,6 +187,35 @@ fn a_socket_that_no_listener_has_is_named_at_the_start() {
     assert!(strait(&["check", "-c", &file]).status.success());
 }
 
+#[test]
+fn descriptors_that_cannot_be_used_are_named_with_what_is_wrong() {
+    let service = Service::start("one");
+    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = socket.local_addr().unwrap();
+    let scratch = Scratch::new();
+    let config = forward_to(service.address).replace("127.0.0.1:0", &address.to_string());
+    let file = scratch.write("strait.yaml", &config);
+    let started = |descriptors: &str, count: &str, names: &str| {
+        let script = format!("exec {descriptors} </dev/null; LISTEN_PID=$$ exec \"$0\" \"$@\"");
+        let output = Command::new("sh")
+            .args(["-c", &script, env!("CARGO_BIN_EXE_strait"), "run", "-c", &file])
+            .envs([("LISTEN_FDS", count), ("LISTEN_FDNAMES", names)])
+            .stdin(Stdio::from(OwnedFd::from(socket.try_clone().unwrap())))
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        text(&output.stderr)
+    };
+    let error = started("3<&0 4<&0", "2", ":second");
+    let expected = format!("descriptor 4 (second) listens on {address} as another one does");
+    assert!(error.contains(&expected), "{error}");
+    let error = started("3</dev/null", "1", "");
+    assert!(error.contains("only sockets can be listened on"), "{error}");
+    let error = started("3<&0", "9999", "");
+    assert!(error.contains("LISTEN_FDS exceeds the number of descriptors"), "{error}");
+    assert!(error.contains("\nand 4075 more"), "{error}");
+}
+
 /// A process with two unix sockets, one of which a socket unit has bound: that of the listener `local`, or one of the admin interface's.
 struct Activated {
     strait: Strait,
