@@ -97,6 +97,9 @@ fn unix(path: &str) -> Result<Address, Problem> {
 
 /// Why `text` is not a socket address, and what was probably meant.
 fn explain(text: &str) -> Problem {
+    if let Some(problem) = without_braces(text) {
+        return problem;
+    }
     let needs = "an address is an IP address with a port, or a unix socket";
     if is_ipv6(text) {
         let hint = match text.rsplit_once(':') {
@@ -116,7 +119,7 @@ fn explain(text: &str) -> Problem {
     let Some((host, port)) = text.rsplit_once(':') else {
         return Problem::new(needs, "write 127.0.0.1:80, [::1]:80 or unix:/run/app.sock");
     };
-    if host.is_empty() {
+    if matches!(host, "" | "*") {
         return Problem::new(
             needs,
             format!("write 0.0.0.0:{port} or [::]:{port} for every address"),
@@ -138,6 +141,18 @@ fn explain(text: &str) -> Problem {
         );
     }
     Problem::new(needs, "write 127.0.0.1:80, [::1]:80 or unix:/run/app.sock")
+}
+
+/// What is to be said of a variable as a shell has it, in a text that is wrong because of it.
+pub(crate) fn without_braces(text: &str) -> Option<Problem> {
+    let (before, rest) = text.split_once('$')?;
+    let of_name = |b: &u8| b.is_ascii_alphanumeric() || *b == b'_';
+    let (name, behind) = rest.split_at(rest.bytes().take_while(of_name).count());
+    if !name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') {
+        return None;
+    }
+    let rule = "the name of a variable stands in braces";
+    Some(Problem::new(rule, format!("write {before}${{{name}}}{behind}")))
 }
 
 fn is_ipv6(text: &str) -> bool {
@@ -187,6 +202,11 @@ mod tests {
             ("::1:8080", "write [::1]:8080, or [::1:8080]:80 if the port is missing"),
             ("2001:db8::f:a", "write [2001:db8::f:a]:80"),
             (":80", "write 0.0.0.0:80 or [::]:80 for every address"),
+            ("*:8080", "write 0.0.0.0:8080 or [::]:8080 for every address"),
+            ("127.0.0.1:$PORT", "write 127.0.0.1:${PORT}"),
+            ("[::1]:$PORT", "write [::1]:${PORT}"),
+            ("$HOST_1:80", "write ${HOST_1}:80"),
+            ("127.0.0.1:$1", "write 127.0.0.1:80, for instance"),
             ("127.0.0.1:65536", "write 127.0.0.1:80, for instance"),
             ("127.0.0.1:http", "write 127.0.0.1:80, for instance"),
             ("[::1]:x", "write [::1]:80, for instance"),

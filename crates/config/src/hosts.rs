@@ -325,10 +325,18 @@ fn check_name(name: &str) -> Result<(), Problem> {
     let is_label =
         |label: &str| !label.is_empty() && label.bytes().all(|b| is_host_byte(b) && b != b'.');
     if !name.split('.').all(is_label) {
-        return Err(Problem::new(
-            "a host consists of labels of letters, digits, `-` and `_`, with one dot between them",
-            "write a name such as shop.example.com (international names in their xn-- form)",
-        ));
+        let rule =
+            "a host consists of labels of letters, digits, `-` and `_`, with one dot between them";
+        return Err(match name.strip_prefix('.') {
+            // As nginx and cookies have it.
+            Some(suffix) if suffix.split('.').all(is_label) => {
+                Problem::new(rule, format!("write \"*.{suffix}\""))
+            }
+            _ => Problem::new(
+                rule,
+                "write a name such as shop.example.com (international names in their xn-- form)",
+            ),
+        });
     }
     Ok(())
 }

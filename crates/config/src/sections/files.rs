@@ -192,7 +192,13 @@ impl<'a> Files<'a> {
                         CertificatePart::Key => "key",
                         CertificatePart::Ocsp => "ocsp",
                     };
-                    let problem = Problem::new(expiry::rule(&error), error.hint());
+                    let hint = match (&error, &self.secrets) {
+                        (tls::CertificateError::NotValidYet { .. }, Some(_)) => {
+                            "check this machine's clock, and let the source deliver it again when it is valid"
+                        }
+                        _ => error.hint(),
+                    };
+                    let problem = Problem::new(expiry::rule(&error), hint);
                     site.key(key).error(findings, problem);
                     return None;
                 }
@@ -362,7 +368,10 @@ impl<'a> Files<'a> {
     ) {
         let Some(rule) = expiry_warning(certificate, self.outside.now()) else { return };
         let hint = match certificate.check_time(self.outside.now()) {
-            Err(error @ tls::CertificateError::NotValidYet { .. }) => error.hint(),
+            // It is in use all the same.
+            Err(tls::CertificateError::NotValidYet { .. }) => {
+                "check this machine's clock; until then, peers refuse it"
+            }
             _ => "renew it; Strait watches the files and applies the new one",
         };
         site.passing_warning(findings, Problem::new(rule, hint));

@@ -61,6 +61,12 @@ fn what_a_hint_says_to_write_is_accepted() {
         (Cluster("protocol"), "grpc", "http2"),
         (Cluster("protocol"), "h2", "http2"),
         (Listener("protocol"), "h2c", "http2"),
+        (Cluster("balance"), "leastconn", "least_request"),
+        (Cluster("balance"), "least_conn", "least_request"),
+        (Cluster("balance"), "ip_hash", "ring_hash"),
+        (Cluster("balance"), "rr", "round_robin"),
+        (Prefix, "http://a/api", "/api"),
+        (Prefix, "http://a", "/"),
         (Prefix, "^/api", "/api"),
         (Prefix, "/users/{id}", "/users/"),
     ] {
@@ -74,6 +80,42 @@ fn what_a_hint_says_to_write_is_accepted() {
         let inner = wrong.trim_start_matches("{ body_max: ").trim_end_matches(" }");
         let applied = text(&wrong.replace(inner, advised), place);
         loader().load("f", &applied).unwrap_or_else(|errors| panic!("{applied}\n{errors}"));
+    }
+}
+
+#[test]
+fn what_stands_in_the_wrong_form_is_met_with_the_right_one() {
+    let chains =
+        |name: &str| format!("[{{ name: x, match: {{ server_names: [{name}] }}, routes: r }}]");
+    let endpoints = |value: &str| {
+        text("/", Place::Prefix)
+            .replace("endpoints: ['127.0.0.1:9000']", &format!("endpoints: {value}"))
+    };
+    for (text, hint) in [
+        (text("/, headers: { x-v: 2 }", Place::Prefix), "put it in quotes: \"2\""),
+        (text("/, headers: { x-v: true }", Place::Prefix), "put it in quotes: \"true\""),
+        (text(&chains(".a.test"), Place::Listener("chains")), "write \"*.a.test\""),
+        (text(&chains(".a..test"), Place::Listener("chains")), "write a name such as"),
+        (endpoints("ep.yaml"), "write { file: ep.yaml }"),
+        (endpoints("text"), "write ["),
+        (endpoints("['127.0.0.1:90 weight=5']"), "write { address: 127.0.0.1:90, weight: 5 }"),
+        (endpoints("{ dns: _http._tcp.x }"), "add `mode: srv`"),
+        (endpoints("{ dns: 'api:$PORT' }"), "write api:${PORT}"),
+    ] {
+        let Err(Errors { errors, .. }) = loader().load("f", &text) else {
+            panic!("{text} is refused")
+        };
+        let [error] = errors.as_slice() else { panic!("one error: {errors:#?}") };
+        assert!(error.hint.starts_with(hint), "{error}");
+    }
+    // As is written, they are accepted.
+    for text in [
+        text("/, headers: { x-v: \"2\" }", Place::Prefix),
+        text(&chains("\"*.a.test\""), Place::Listener("chains")),
+        endpoints("[{ address: 127.0.0.1:90, weight: 5 }]"),
+        endpoints("{ dns: _http._tcp.x, mode: srv }"),
+    ] {
+        loader().load("f", &text).unwrap_or_else(|errors| panic!("{text}\n{errors}"));
     }
 }
 
@@ -140,10 +182,11 @@ fn words_are_listed_once_and_other_programs_words_lead_to_ours() {
         (Place::Root("workers"), "four", "`auto` or a whole number", "write auto"),
         (
             Place::Cluster("balance"),
-            "least_conn",
+            "fastest",
             "or a map is needed here, not this word",
             "write round_robin",
         ),
+        (Place::Cluster("balance"), "LeastConn", "one of these words", "write least_request"),
     ] {
         let Err(Errors { errors, .. }) = loader().load("f", &text(wrong, place)) else {
             panic!("{wrong} is refused")

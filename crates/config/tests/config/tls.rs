@@ -843,7 +843,7 @@ fn a_new_certificate_is_in_its_time_and_one_in_use_may_leave_it() {
     };
     let reported = |loader: &Loader| -> Vec<String> {
         let of_site = loader.warnings().iter().filter(|reported| reported.value == "\"site.pem\"");
-        of_site.map(|reported| reported.rule.clone()).collect()
+        of_site.map(|reported| format!("{}; {}", reported.rule, reported.hint)).collect()
     };
     let mut loader = loader();
     at(&mut loader, end - 15 * 86_400);
@@ -864,13 +864,19 @@ fn a_new_certificate_is_in_its_time_and_one_in_use_may_leave_it() {
     let warned = reported(&loader);
     assert!(matches!(&warned[..], [one] if one.contains("has expired, at 2126-")), "{warned:?}");
     // Where none is in use, one that clients may refuse is better than no process at all.
-    let dated = [(end + 1, "expired, at 2126-"), (1_000_000_000, "not valid yet, but from 20")];
-    for (now, rule) in dated {
+    let dated = [
+        (end + 1, "expired, at 2126-", "renew it"),
+        (1_000_000_000, "not valid yet, but from 20", "until then, peers refuse it"),
+    ];
+    for (now, rule, hint) in dated {
         let mut fresh = crate::sample::loader();
         at(&mut fresh, now);
         load(&mut fresh, SAMPLE);
         let warned = reported(&fresh);
-        assert!(matches!(&warned[..], [one] if one.contains(rule)), "{warned:?}");
+        assert!(
+            matches!(&warned[..], [one] if one.contains(rule) && one.contains(hint)),
+            "{warned:?}"
+        );
     }
 }
 
@@ -901,13 +907,18 @@ fn a_valid_certificate_is_not_replaced_by_one_outside_of_its_dates() {
     let now = short_end - 1;
     show(&mut loader, &long, now).unwrap();
     let early_end = show(&mut crate::sample::loader(), &early, now).unwrap();
-    for (pair, now, rule) in [
-        (&short, short_end + 1, "the certificate has expired, at 20"),
-        (&early, short_end - 60, "the certificate is not valid yet, but from 20"),
+    for (pair, now, rule, hint) in [
+        (&short, short_end + 1, "the certificate has expired, at 20", "renew the certificate"),
+        (
+            &early,
+            short_end - 60,
+            "the certificate is not valid yet, but from 20",
+            "reload (SIGHUP)",
+        ),
     ] {
         let errors = show(&mut loader, pair, now).unwrap_err();
         let [error] = &errors.errors[..] else { panic!("{errors}") };
-        assert!(error.rule.contains(rule), "{error}");
+        assert!(error.rule.contains(rule) && error.hint.contains(hint), "{error}");
         assert_eq!(error.path, "listeners[0].tls.certificates[0].chain");
     }
     // Nothing is lost where the one in use has expired, too.

@@ -109,7 +109,9 @@ impl CertificateError {
             }
             Self::KeysSeveral => "leave the one that belongs to the certificate",
             Self::LeafNotFirst(_) => "put the certificate that the key belongs to first",
-            Self::NotValidYet { .. } => "check this machine's clock, or wait",
+            Self::NotValidYet { .. } => {
+                "check this machine's clock, and reload (SIGHUP) when the certificate is valid"
+            }
             Self::OcspUnreadable => {
                 "the file must be a successful response in DER, as `openssl ocsp -respout` writes it"
             }

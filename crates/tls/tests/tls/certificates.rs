@@ -168,7 +168,10 @@ fn certificates_have_dates() {
     leaf.validity = -2 * HOUR..-HOUR;
     assert!(matches!(error(&leaf), CertificateError::Expired { .. }));
     leaf.validity = HOUR..2 * HOUR;
-    assert!(matches!(error(&leaf), CertificateError::NotValidYet { .. }));
+    let early = error(&leaf);
+    assert!(matches!(early, CertificateError::NotValidYet { .. }));
+    // Nothing looks at it again by itself.
+    assert!(early.hint().contains("reload (SIGHUP) when"), "{}", early.hint());
     // To the second.
     let pair = pair();
     let certificate = read(&pair).unwrap();

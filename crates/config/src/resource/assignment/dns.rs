@@ -13,7 +13,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::address::Address;
+use crate::address::{Address, without_braces};
 use crate::findings::Problem;
 
 /// Characters of a host name, without a dot at its end (RFC 1035, section 2.3.4).
@@ -196,7 +196,7 @@ impl FromStr for EndpointAddress {
         match text.parse() {
             Ok(address) => Ok(Self::Address(address)),
             Err(_) if is_meant_as_name(text) => text.parse().map(Self::Host),
-            Err(problem) => Err(url(text).unwrap_or(problem)),
+            Err(problem) => Err(url(text).or_else(|| with_weight(text)).unwrap_or(problem)),
         }
     }
 }
@@ -229,6 +229,13 @@ impl FromStr for HostPort {
         if let Some(problem) = url(text) {
             return Err(problem);
         }
+        if let Some(problem) = without_braces(text) {
+            return Err(problem);
+        }
+        if is_of_records(text) {
+            let hint = format!("write `endpoints: {{ dns: {text}, mode: srv }}`");
+            return Err(Problem::new("this is a name of SRV records", hint));
+        }
         let Some((host, port)) = text.rsplit_once(':') else {
             return Err(Problem::new(
                 "the port is missing",
@@ -260,6 +267,26 @@ fn is_meant_as_name(text: &str) -> bool {
     host.bytes().all(is_of_name)
         && host.bytes().any(|b| b.is_ascii_alphabetic())
         && port.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// Whether this is a name of SRV records, by the labels that these begin with. They have the port, so there is none.
+pub(crate) fn is_of_records(text: &str) -> bool {
+    let mut labels = text.split('.');
+    labels.next().is_some_and(|service| service.starts_with('_'))
+        && labels.next().is_some_and(|protocol| protocol.starts_with('_'))
+        && !text.contains(':')
+}
+
+/// What is wrong with an address that is followed by its weight, as nginx has it.
+fn with_weight(text: &str) -> Option<Problem> {
+    let (address, rest) = text.trim_end_matches(';').split_once(char::is_whitespace)?;
+    let weight = rest.split_whitespace().find_map(|word| word.strip_prefix("weight="))?;
+    let weight: u16 = weight.parse().ok()?;
+    address.parse::<EndpointAddress>().ok()?;
+    // Brackets would begin a list.
+    let quotes = if address.starts_with('[') { "\"" } else { "" };
+    let hint = format!("write {{ address: {quotes}{address}{quotes}, weight: {weight} }}");
+    Some(Problem::new("the weight of an endpoint has a key of its own", hint))
 }
 
 /// What is wrong with a URL in the place of a host and a port; none if it is no URL.
@@ -363,6 +390,13 @@ mod tests {
                 "write api.internal:443, and add `tls: { }` to the cluster",
             ),
             ("http://", "write api.internal:80"),
+            ("127.0.0.1:90 weight=5", "write { address: 127.0.0.1:90, weight: 5 }"),
+            ("api:90  max_fails=2 weight=5;", "write { address: api:90, weight: 5 }"),
+            ("[::1]:90 weight=5", "write { address: \"[::1]:90\", weight: 5 }"),
+            ("127.0.0.1:90 weight=x", "write 127.0.0.1:80, for instance"),
+            ("api:$PORT", "write api:${PORT}"),
+            ("_http._tcp.x", "write `endpoints: { dns: _http._tcp.x, mode: srv }`"),
+            ("_http.x", "write _http.x:80, for instance"),
         ] {
             assert_eq!(text.parse::<EndpointAddress>().unwrap_err().hint, hint, "{text}");
         }

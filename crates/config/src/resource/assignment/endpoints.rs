@@ -181,6 +181,9 @@ pub(crate) fn lower_dns(
     }
     let name = match file.mode {
         DnsMode::Srv => name_of_records(&file.dns).map(|host| (host, None)),
+        DnsMode::Strict | DnsMode::Logical if dns::is_of_records(&file.dns) => {
+            Err(Problem::new("this is a name of SRV records", "add `mode: srv`"))
+        }
         DnsMode::Strict | DnsMode::Logical => {
             file.dns.parse::<HostPort>().map(|it| (it.host, Some(it.port)))
         }

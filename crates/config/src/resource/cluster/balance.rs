@@ -24,6 +24,16 @@ pub enum Balance {
 /// An algorithm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(extend("x-meant" = {
+    "ip_hash": "write ring_hash, and `hash: [client_ip]` in the rule",
+    "least_conn": "write least_request",
+    "least_connections": "write least_request",
+    "leastconn": "write least_request",
+    "least_time": "write peak_ewma",
+    "rr": "write round_robin",
+    "source": "write ring_hash, and `hash: [client_ip]` in the rule",
+    "wrr": "write round_robin",
+}))]
 pub enum Algorithm {
     /// Endpoints take turns, in proportion to their weights and as evenly as possible.
     #[default]

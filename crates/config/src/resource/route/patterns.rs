@@ -12,6 +12,13 @@ pub(crate) fn path_text(path: &str, is_prefix: bool) -> Result<Arc<str>, Problem
     if let Some(problem) = refused(path, is_prefix) {
         return Err(problem);
     }
+    if let Some((_, behind)) = path.split_once("://").filter(|_| !path.starts_with('/')) {
+        let of_url = behind.find('/').and_then(|at| behind.get(at..)).unwrap_or("/");
+        let of_url = of_url.split(['?', '#']).next().unwrap_or("/");
+        let rule =
+            "this is a URL, and a path is needed here: a route table has `hosts` for the host";
+        return Err(Problem::new(rule, format!("write {of_url:?}")));
+    }
     if !path.starts_with('/') {
         return Err(Problem::new(
             "a path begins with `/`",

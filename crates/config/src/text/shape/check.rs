@@ -30,7 +30,9 @@ pub(crate) fn check(
         ShapeKind::Either(shapes) => match choose(shapes, node) {
             Err(problem) => Err(problem),
             // The word is one of several things that may stand here, and none of them is like this.
-            Ok(Some(Shape { kind: ShapeKind::Word(words), .. })) if is_no_word(words, node) => {
+            Ok(Some(Shape { kind: ShapeKind::Word(words), meant, .. }))
+                if is_no_word(words, meant, node) =>
+            {
                 Err(expected(shape, node))
             }
             Ok(Some(shape)) => return check(node, shape, path, findings),
@@ -267,9 +269,12 @@ fn is_quoted_number(kind: &ShapeKind, node: &Node) -> bool {
     }
 }
 
-/// Whether `node` is none of these words and near to none.
-fn is_no_word(words: &[(String, String)], node: &Node) -> bool {
+/// Whether `node` is none of these words and near to none, and no word of others that has a hint.
+fn is_no_word(words: &[(String, String)], meant: &[(String, String)], node: &Node) -> bool {
     let text = node.text().unwrap_or_default();
+    if meant.iter().any(|(word, _)| word.eq_ignore_ascii_case(text)) {
+        return false;
+    }
     let mut known = words.iter().map(|(word, _)| word.as_str());
     known.clone().all(|word| word != text) && nearest::nearest(text, &mut known).is_none()
 }
@@ -442,9 +447,39 @@ fn expected(shape: &Shape, node: &Node) -> Problem {
             "begin each item with `- `, or write [item, item]".to_owned()
         }
         (ShapeKind::Object(_) | ShapeKind::Map(_), _) => format!("write {}", example(shape)),
+        (kind, "true or false" | "a whole number" | "a number") if may_be_text(kind) => {
+            format!("put it in quotes: {:?}", node.text().unwrap_or_default())
+        }
+        (kind, "text") if names_file(node) && may_name_file(kind) => {
+            format!("write {{ file: {} }}", node.text().unwrap_or_default())
+        }
         _ => format!("write {}, for instance", example(shape)),
     };
     Problem::new(rule, hint)
+}
+
+/// Whether any text may stand here.
+fn may_be_text(kind: &ShapeKind) -> bool {
+    match kind {
+        ShapeKind::Text => true,
+        ShapeKind::Either(shapes) => shapes.iter().any(|shape| may_be_text(&shape.kind)),
+        _ => false,
+    }
+}
+
+/// Whether a map that names a file may stand here.
+fn may_name_file(kind: &ShapeKind) -> bool {
+    match kind {
+        ShapeKind::Object(object) => object.fields.iter().any(|field| field.name == "file"),
+        ShapeKind::Either(shapes) => shapes.iter().any(|shape| may_name_file(&shape.kind)),
+        _ => false,
+    }
+}
+
+/// Whether a text is the name of a file with a list or a map.
+fn names_file(node: &Node) -> bool {
+    let text = node.text().unwrap_or_default();
+    [".yaml", ".yml", ".json"].iter().any(|end| text.ends_with(*end))
 }
 
 /// Whether this is the value or the default of a variable that looks like a map or a list. Text that is written so without quotes begins
