@@ -9,6 +9,24 @@ use std::path::{Path, PathBuf};
 
 use tls::{Roots, RootsError};
 
+/// A symbolic link on the way to a file leads to nothing: what an error of the kind `NotFound` may hold.
+#[derive(Debug, thiserror::Error)]
+#[error("{} is a symbolic link to {}, which does not exist", link.display(), target.display())]
+pub struct DanglingLink {
+    /// The link.
+    pub link: PathBuf,
+    /// What it leads to, as it stands there.
+    pub target: PathBuf,
+}
+
+impl DanglingLink {
+    /// Whether this is why a file is not found.
+    #[must_use]
+    pub fn is_in(error: &io::Error) -> bool {
+        error.get_ref().is_some_and(|inner| inner.is::<Self>())
+    }
+}
+
 /// Where the files of a configuration come from, and what time it is.
 pub trait Outside {
     /// The content of a file. `path` is as the text has it; what a relative one is relative to is
@@ -17,8 +35,7 @@ pub trait Outside {
     ///
     /// # Errors
     ///
-    /// Why it cannot be read: an error of the text, at each place that names the file. One of the kind `NotFound` with words of its
-    /// own says of which link on the way.
+    /// Why it cannot be read: an error of the text, at each place that names the file. It may hold a [`DanglingLink`].
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
 
     /// The content of a file that the text includes; as [`Self::read`], but it is text of the configuration as well.

@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 
 use crate::findings::{Findings, Problem};
 use crate::map::Map;
-use crate::outside::Outside;
+use crate::outside::{DanglingLink, Outside};
 use crate::resource::tls::certificates::expiry_warning;
 use crate::resource::tls::expiry;
 use crate::resource::tls::file::CertificateFiles;
@@ -579,10 +579,9 @@ fn read(path: &str, outside: &dyn Outside) -> Result<Arc<Content>, Problem> {
 
 /// Why a file cannot be read.
 pub(crate) fn unreadable(error: &std::io::Error) -> Problem {
-    // Where more is known than what the system says.
-    let is_explained = error.get_ref().is_some();
+    let is_link = DanglingLink::is_in(error);
     let hint = match error.kind() {
-        ErrorKind::NotFound if is_explained => "mend the link, or write another path",
+        ErrorKind::NotFound if is_link => "mend the link, or write another path",
         ErrorKind::NotFound => {
             "write its path, from `/` on or relative to the folder of the main configuration file"
         }
@@ -591,7 +590,7 @@ pub(crate) fn unreadable(error: &std::io::Error) -> Problem {
         _ => "look at the file",
     };
     let rule = match error.kind() {
-        ErrorKind::NotFound if is_explained => format!("there is no such file: {error}"),
+        ErrorKind::NotFound if is_link => format!("there is no such file: {error}"),
         ErrorKind::NotFound => "there is no such file".to_owned(),
         ErrorKind::IsADirectory => "this is a folder".to_owned(),
         _ => format!("the file cannot be read: {error}"),

@@ -10,7 +10,7 @@ use std::path::{Path as FilePath, PathBuf};
 
 use crate::findings::{Findings, Path, Position, Problem};
 use crate::map::Map;
-use crate::outside::Outside;
+use crate::outside::{DanglingLink, Outside};
 use crate::sections::files::unreadable;
 use crate::text::tree::{self, Entry, Node, Value};
 use crate::wildcard::is_pattern;
@@ -113,8 +113,7 @@ impl Including<'_> {
         let folder = FilePath::new(&name).parent().filter(|it| !it.as_os_str().is_empty());
         let folder = folder.unwrap_or_else(|| FilePath::new("."));
         match error.kind() {
-            // Of a link, for instance.
-            ErrorKind::NotFound if error.get_ref().is_some() => Problem::new(
+            ErrorKind::NotFound if DanglingLink::is_in(error) => Problem::new(
                 format!("there is no {name}: {error}"),
                 "mend the link, or write another path",
             ),

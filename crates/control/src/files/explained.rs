@@ -3,17 +3,14 @@
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use config::outside::DanglingLink;
 use rustix::process::{Uid, geteuid};
 
 /// Says more than the kernel does of why there is nothing to read at `path`: to whom it is denied, or which link leads nowhere.
 pub(crate) fn explained(error: io::Error, path: &Path) -> io::Error {
     match error.kind() {
         ErrorKind::NotFound => match dangling_link(path) {
-            Some((link, target)) => {
-                let (link, target) = (link.display(), target.display());
-                let text = format!("{link} is a symbolic link to {target}, which does not exist");
-                io::Error::new(ErrorKind::NotFound, text)
-            }
+            Some(link) => io::Error::new(ErrorKind::NotFound, link),
             None => error,
         },
         _ => with_user(error, geteuid()),
@@ -23,8 +20,8 @@ pub(crate) fn explained(error: io::Error, path: &Path) -> io::Error {
 /// Links that are followed, one to the next, as many as the kernel follows.
 const LINKS_MAX: usize = 40;
 
-/// The symbolic link on the way to `path` whose target does not exist, and that target.
-fn dangling_link(path: &Path) -> Option<(PathBuf, PathBuf)> {
+/// The symbolic link on the way to `path` whose target does not exist.
+fn dangling_link(path: &Path) -> Option<DanglingLink> {
     let mut found = None;
     let mut at = path.to_owned();
     for _ in 0..LINKS_MAX {
@@ -32,7 +29,7 @@ fn dangling_link(path: &Path) -> Option<(PathBuf, PathBuf)> {
         let target = std::fs::read_link(&link).ok()?;
         // It may lead to another one.
         at = link.parent().unwrap_or_else(|| Path::new("")).join(&target);
-        found = Some((link, target));
+        found = Some(DanglingLink { link, target });
     }
     found
 }

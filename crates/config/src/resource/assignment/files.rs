@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::findings::{Errors, Finding, Findings, Path, Position, Problem, START};
 use crate::map::Map;
-use crate::outside::{EndpointsFile, Outside};
+use crate::outside::{DanglingLink, EndpointsFile, Outside};
 use crate::resource::Assignment;
 use crate::resource::assignment::endpoints;
 use crate::resource::assignment::endpoints::AllowsUnix;
@@ -116,7 +116,7 @@ impl EndpointReader<'_> {
     ) -> Result<Option<Accepted>, Refused> {
         let content = self.outside.read_endpoints(FilePath::new(path));
         let EndpointsFile { content, is_elsewhere } = content.map_err(|error| {
-            let is_bare = error.kind() == ErrorKind::NotFound && error.get_ref().is_none();
+            let is_bare = error.kind() == ErrorKind::NotFound && !DanglingLink::is_in(&error);
             let is_pattern = is_bare && is_pattern(FilePath::new(path));
             let problem = if is_pattern { no_pattern() } else { unreadable(&error) };
             Refused { why: Why::Unreadable(problem), digest: None }
