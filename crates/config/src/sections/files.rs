@@ -209,6 +209,11 @@ impl<'a> Files<'a> {
         Some(source)
     }
 
+    /// Whether a certificate is valid by its dates now.
+    pub(crate) fn is_in_time(&self, source: &CertificateSource) -> bool {
+        source.certificate.check_time(self.outside.now()).is_ok()
+    }
+
     /// Warns of what may be wrong with the files of a certificate at any time. `site` is where they stand.
     pub(crate) fn warn_of_certificate(
         &self,

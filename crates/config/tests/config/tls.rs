@@ -880,6 +880,51 @@ fn a_new_certificate_is_in_its_time_and_one_in_use_may_leave_it() {
     }
 }
 
+/// A cheaper key would have clients prefer it.
+#[test]
+fn a_certificate_outside_of_its_dates_gives_way_to_valid_ones_of_its_names() {
+    let issue = |key, names: &[&str], hours: i64| {
+        let validity = -pki::HOUR..hours * pki::HOUR;
+        pki::Leaf { validity, ..pki::Leaf::new(key, names) }.self_signed()
+    };
+    let site = "{ chain: site.pem, key: site.key }";
+    let both = SAMPLE.replace(site, "{ chain: a.pem, key: a.key }, { chain: b.pem, key: b.key }");
+    let names = &["a.example", "b.example"][..];
+    let long = issue(&rcgen::PKCS_ECDSA_P384_SHA384, names, 2);
+    let longer = issue(&rcgen::PKCS_ECDSA_P384_SHA384, &names[..1], 2);
+    let short = issue(&rcgen::PKCS_ECDSA_P256_SHA256, names, 1);
+    let load = |second: &pki::Pair, now: u64| {
+        let mut loader = loader();
+        loader.outside = outside_at(now);
+        for (name, text) in [
+            ("a.pem", &short.chain),
+            ("a.key", &short.key),
+            ("b.pem", &second.chain),
+            ("b.key", &second.key),
+        ] {
+            loader.outside.insert(name, text.as_bytes());
+        }
+        let all = certificates(&load(&mut loader, &both));
+        let own = all.iter().filter(|it| it.source.chain.len() == "a.pem".len());
+        let own: Vec<_> = own.map(|it| it.source.chain.to_string()).collect();
+        let ends = all.iter().map(|it| it.source.certificate.not_after()).min();
+        (own, ends.unwrap(), warnings(&loader).iter().any(|it| it.rule.contains("do not get this")))
+    };
+    let (_, end, _) = load(&long, 0);
+    for (second, now, expected, is_warned) in [
+        (&long, end, &["a.pem", "b.pem"][..], false),
+        (&long, end + 1, &["b.pem"], true),
+        // It is the only one for one of its names.
+        (&longer, end + 1, &["a.pem", "b.pem"], false),
+        // Nothing is valid.
+        (&long, end + 100_000, &["a.pem", "b.pem"], false),
+    ] {
+        let (own, _, has_warned) = load(second, now);
+        assert_eq!(own, expected, "{now}");
+        assert_eq!(has_warned, is_warned, "{now}");
+    }
+}
+
 #[test]
 fn a_valid_certificate_is_not_replaced_by_one_outside_of_its_dates() {
     let issue = |validity: Range<i64>| {

@@ -1,5 +1,6 @@
 //! `tls` of listeners, chains and clusters.
 
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -199,23 +200,47 @@ fn certificates<F>(
     site: &Site<'_>,
     context: &mut Context<'_, '_, F>,
 ) -> Vec<Arc<CertificateSource>> {
-    let mut certificates: Vec<(Arc<CertificateSource>, u32)> = Vec::with_capacity(files.len());
+    let mut certificates: Vec<(Arc<CertificateSource>, Site<'_>)> = Vec::with_capacity(files.len());
     for (file, site) in files.iter().zip(site.items()) {
         let Some(source) = context.files.certificate(file, &site, context.findings) else {
             continue;
         };
-        let is_rival = |(other, _): &&(Arc<CertificateSource>, u32)| {
+        let is_rival = |(other, _): &&(Arc<CertificateSource>, Site<'_>)| {
             is_for_the_same(&other.certificate, &source.certificate)
         };
-        if let Some((_, line)) = certificates.iter().find(is_rival) {
-            let line = context.findings.line_name(*line);
+        if let Some((_, rival)) = certificates.iter().find(is_rival) {
+            let line = context.findings.line_name(rival.key("chain").at().line);
             let rule = format!("the certificate on {line} has the same names and kind of key");
             let hint = "remove one of them: clients get the first";
             site.key("chain").warning(context.findings, Problem::new(rule, hint));
         }
-        certificates.push((source, site.key("chain").at().line));
+        certificates.push((source, site));
     }
-    certificates.into_iter().map(|(source, _)| source).collect()
+    without_outdated(certificates, context)
+}
+
+/// Leaves out those outside of their dates whose names others have that are valid: clients would get them rather than the others where
+/// their keys are cheaper to sign with.
+fn without_outdated<F>(
+    certificates: Vec<(Arc<CertificateSource>, Site<'_>)>,
+    context: &mut Context<'_, '_, F>,
+) -> Vec<Arc<CertificateSource>> {
+    let valid = certificates.iter().filter(|(source, _)| context.files.is_in_time(source));
+    let valid: Vec<_> = valid.map(|(source, _)| Arc::clone(source)).collect();
+    let names: BTreeSet<&str> =
+        valid.iter().flat_map(|it| it.certificate.names()).map(AsRef::as_ref).collect();
+    let mut kept = Vec::with_capacity(certificates.len());
+    for (source, site) in certificates {
+        let has_others = source.certificate.names().iter().all(|name| names.contains(&**name));
+        if valid.is_empty() || !has_others || context.files.is_in_time(&source) {
+            kept.push(source);
+        } else {
+            let rule = "clients do not get this certificate, since others for its names are valid";
+            let problem = Problem::new(rule, "remove it, or renew it");
+            site.key("chain").passing_warning(context.findings, problem);
+        }
+    }
+    kept
 }
 
 /// Whether no client would ever get one rather than the other.
