@@ -65,7 +65,7 @@ pub type Snapshot = config::snapshot::Snapshot<BuiltFilter>;
 pub use connection::Connection;
 pub use exchange::Exchange;
 pub use exchange::fault;
-pub use exchange::preview;
+pub use exchange::request_fields;
 pub use exchange::route;
 pub use keys::{ConnKey, ExchangeKey, OfConnection, OfExchange, StreamKey};
 pub use listen::misdirected;

@@ -82,12 +82,17 @@ fn tcp_addresses(listener: &Listener) -> impl Iterator<Item = SocketAddr> {
     })
 }
 
-/// Where the request's connection goes: to the address with the URL's port, or to the first. A listener on all addresses says nothing of
-/// which it is; the URL does if it has one. Where it was going before rules of the machine brought it here, nothing says.
+/// Where the request's connection goes: to [`own_address`], or where it was going before rules of the machine brought it here, which nothing
+/// says.
 pub(super) fn destination(listener: &Listener, request: &Request) -> Option<SocketAddr> {
     if has_original_destination(listener) {
         return Some(ELSEWHERE);
     }
+    own_address(listener, request)
+}
+
+/// The address with the URL's port, or the first. A listener on all addresses says nothing of which it is; the URL does if it has one.
+pub(super) fn own_address(listener: &Listener, request: &Request) -> Option<SocketAddr> {
     let of_port = request.port.and_then(|port| address_of(listener, port, request));
     let address = of_port.or_else(|| tcp_addresses(listener).next())?;
     let is_open = address.ip().is_unspecified();

@@ -9,7 +9,7 @@ use config::matching::{Asked, Criterion, Place, Searches};
 use config::snapshot::{Action, Forward, RouteTable, Rule};
 use config::targets::Target;
 use proxy::filter::Verdict;
-use proxy::preview::{self, PreviewFacts};
+use proxy::request_fields::{PreviewFacts, preview};
 use proxy::route::{self, Found};
 use proxy::{PeerAddress, Snapshot};
 use tls::PeerCertificate;
@@ -51,7 +51,7 @@ pub(super) fn describe_head(
                 is_secure: is_secure(listener, request),
                 client_cert: client.certificate,
             };
-            let seen = preview::set_fields(&mut head, &facts);
+            let seen = preview(&mut head, &facts);
             let client = Client { from: seen.client.or(client.from), ..client };
             if !seen.is_let_through {
                 story.line("request", "has a header field with `_`, which the listener refuses");

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 
 use config::reports::ConnectionSide;
-use config::snapshot::{Address, ClusterId};
+use config::snapshot::{Address, ClusterId, OriginalDestination};
 use proxy::time::Time;
 use proxy::{Bells, ConnKey, Op, PeerAddress, Proxy, SLICES_MAX, Settings, Share, Snapshot};
 use serde_json::Value;
@@ -14,7 +14,9 @@ use telemetry::{Emitter, LogReader, Reports};
 
 use super::Listener;
 use super::client::Client;
-use super::listener::{ELSEWHERE, destination, direct_source, has_original_destination};
+use super::listener::{
+    ELSEWHERE, destination, direct_source, has_original_destination, own_address,
+};
 use super::request::Request;
 
 /// The time of the trial, in which no time passes.
@@ -108,9 +110,10 @@ pub(super) fn try_out(
 pub(super) fn ends(listener: &Listener, request: &Request) -> (PeerAddress, PeerAddress) {
     let from = request.from.or_else(|| direct_source(listener, request));
     let peer = from.map_or(HERE, |ip| SocketAddr::from((ip, 1)));
-    let local = match has_original_destination(listener) {
-        true => Some(HERE),
-        false => destination(listener, request),
+    // What TPROXY brings here keeps its destination.
+    let local = match listener.socket.original_destination {
+        OriginalDestination::Tproxy => destination(listener, request),
+        OriginalDestination::Off | OriginalDestination::Redirect => own_address(listener, request),
     };
     (PeerAddress::from(peer), PeerAddress::from(local))
 }

@@ -455,6 +455,7 @@ listeners:
   - { name: edge, address: '127.0.0.1:8081', routes: all, http: { request_id: true, via: edge } }
   - { name: strict, address: '127.0.0.1:8082', routes: all, http: { headers_with_underscores: refuse } }
   - { name: behind, address: '127.0.0.1:8083', routes: by-source, http: { trusted_hops: 1 } }
+  - { name: redirected, address: '127.0.0.1:8084', routes: all, original_destination: redirect }
 routes:
   - name: by-source
     rules:
@@ -465,6 +466,7 @@ routes:
       - { match: { path: /proto, headers: { x-forwarded-proto: http } }, respond: { status: 201 } }
       - { match: { path: /for, headers: { x-forwarded-for: 10.1.2.3 } }, respond: { status: 202 } }
       - { match: { path: /port, headers: { x-forwarded-port: '8081' } }, respond: { status: 203 } }
+      - { match: { path: /redirected, headers: { x-forwarded-port: '8084' } }, respond: { status: 204 } }
       - { match: { path: /via, headers: { via: { present: true } } }, respond: { status: 205 } }
       - { match: { path: /id, headers: { x-request-id: mine } }, respond: { status: 206 } }
       - { match: { path: /real, headers: { x-real-ip: 1.2.3.4 } }, respond: { status: 207 } }
@@ -478,12 +480,14 @@ routes:
         ("/for", "x-forwarded-for: 10.1.2.3", 202),
         ("/for", "x-forwarded-for: 10.9.9.9", 202),
         ("/port", "a: b", 203),
+        ("/redirected", "a: b", 204),
         ("/via", "a: b", 205),
         ("/id", "x-request-id: mine", 200),
         ("/real", "x-real-ip: 1.2.3.4", 200),
         ("/cert", "x-forwarded-client-cert: x", 200),
     ] {
-        let url = format!("http://127.0.0.1:8081{path}");
+        let port = if path == "/redirected" { 8084 } else { 8081 };
+        let url = format!("http://127.0.0.1:{port}{path}");
         let asked = ["explain", "-c", &file, "--from", "10.1.2.3", "GET", &url, "-H", header];
         let story = text(&strait(&asked).stdout);
         let step = format!("respond {status}: matches");

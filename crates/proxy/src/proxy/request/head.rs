@@ -7,6 +7,7 @@ use telemetry::cause::Cause;
 use wire::head::{Framing, Known, Method, RequestHead};
 
 use crate::connection::transport::Tls;
+use crate::exchange::request_fields::{Prepared, prepare};
 use crate::exchange::{ExchangeKind, lookalikes, route};
 use crate::filter::filter_chain::FilterStep;
 use crate::keys::{ExchangeKey, label};
@@ -44,13 +45,8 @@ impl Proxy {
         let has_filters = !listener.filters.is_empty();
         let exchanges_max = listener.exchanges_per_client_max;
         let listener_label = label(listener.id.0);
-        let dropped = lookalikes::screen(head, &listener.http);
-        let client = crate::exchange::forwarded::rewrite(
-            head,
-            &facts,
-            &mut self.cx.random,
-            &mut self.cx.scratch,
-        );
+        let (random, scratch) = (&mut self.cx.random, &mut self.cx.scratch);
+        let Prepared { dropped, client } = prepare(head, &facts, random, scratch);
         let body_bytes_max = listener.http.body_bytes_max.unwrap_or(u64::MAX);
         exchange.record.client = client;
         if client.is_some() {
