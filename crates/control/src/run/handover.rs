@@ -357,6 +357,7 @@ impl<W: Workers> Running<W> {
     fn end_giving(&mut self) {
         let Handing::Giving { postponed, asked_to_end, .. } = self.handing else { return };
         self.handing = Handing::None;
+        self.store_if_due();
         if asked_to_end > 0 {
             // A third signal did not wait: this process is ending.
             if self.state == State::Ready {
@@ -429,6 +430,7 @@ impl<W: Workers> Running<W> {
             return;
         }
         self.handing = Handing::None;
+        self.store_if_due();
         self.hold_kept();
         own_admin_files(true);
         self.own_sockets();

@@ -44,6 +44,8 @@ pub(super) struct Stored {
     stale: Vec<String>,
     /// Listeners of which it keeps sockets, with the names of these.
     listeners: BTreeMap<Arc<str>, BTreeSet<String>>,
+    /// Whether what it keeps is to follow once a handover that is under way has come to nothing.
+    is_due: bool,
     /// Whether it may keep connections of a former process, which this one has seen.
     had_connections: bool,
     /// None while it stores connections.
@@ -65,6 +67,7 @@ impl Stored {
             waits_until: None,
             stale,
             listeners: BTreeMap::new(),
+            is_due: false,
             had_connections,
             storer: Some(storer),
             is_stored: false,
@@ -79,14 +82,26 @@ impl<W: Workers> Running<W> {
         if mem::take(&mut self.stored.had_connections) {
             self.service_manager.forget_connections();
         }
+        // Names may go that listeners still use, with all that has them: these are stored anew at once, and by one process.
+        if self.handing != Handing::None {
+            self.stored.is_due = true;
+            return;
+        }
         for name in mem::take(&mut self.stored.stale) {
             self.service_manager.forget(&name);
         }
-        if !is_on || self.handing != Handing::None {
+        if !is_on {
             return;
         }
         let all: Vec<_> = self.config.snapshot.listeners.iter().map(|it| it.id).collect();
         self.store_those_of(&all);
+    }
+
+    /// The same where a handover kept it back, which is over.
+    pub(super) fn store_if_due(&mut self) {
+        if mem::take(&mut self.stored.is_due) {
+            self.store_listeners();
+        }
     }
 
     /// Follows listeners that came, went, or have other sockets.
