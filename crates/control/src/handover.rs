@@ -224,8 +224,8 @@ pub struct Begun<W: Workers> {
     pub metrics: Option<GivenAdmin>,
     /// What sources have delivered, and what host names stand for.
     pub delivered: DeliveredResources,
-    /// Connections of clients that are open.
-    pub clients: u64,
+    /// Downstream connections that are open.
+    pub downstream_connections: u64,
 }
 
 impl<W: Workers> fmt::Debug for Begun<W> {

@@ -46,7 +46,7 @@ pub use failure::Failure;
 pub use frame::{DESCRIPTORS_MAX, FRAME_BYTES_MAX, FrameError};
 pub use giver::{Collected, Giver, GiverAction, PeerLife};
 pub use message::{
-    Clients, Difference, Hello, Left, ListedConnections, Message, Packed, Part, PartKind, Piece,
+    Difference, Downstream, Hello, Left, ListedConnections, Message, Packed, Part, PartKind, Piece,
     Purpose, Refused, SocketKey, StatePiece, UnusedSocket, UpgradeRequest, VERSION, Welcome,
 };
 pub use pace::Collect;

@@ -108,8 +108,8 @@ pub enum Message {
         /// Counted from 1.
         version: u64,
     },
-    /// From a giver, before what it is configured to do: how many clients are connected to it, and how many files it may open.
-    Clients(Clients),
+    /// From a giver, before what it is configured to do: how many downstream connections it has, and how many files it may open.
+    Downstream(Downstream),
     /// From a taker that cannot go on and ends, from [`Message::Serving`] on: what it was handed is free once its connection is closed.
     /// And to who asked for an upgrade, before [`Message::Outcome`]: the process that says so is ending.
     Ends {
@@ -264,11 +264,11 @@ pub struct Welcome {
     pub lists_connections: bool,
 }
 
-/// Clients of a process, and what bounds them.
+/// The downstream connections of a process, and what bounds them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Clients {
-    /// Connections of clients that are open.
-    pub connected: u64,
+pub struct Downstream {
+    /// Those that are open.
+    pub connections: u64,
     /// The limit on open files.
     pub open_files_max: u64,
 }

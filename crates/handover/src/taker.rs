@@ -247,8 +247,8 @@ impl Taker {
                 self.open(OpeningAction::ContinueVersions(version));
                 Ok(())
             }
-            (State::Parts(parts), Message::Clients(clients)) if parts.is_empty() => {
-                self.open(OpeningAction::NoteClients(clients));
+            (State::Parts(parts), Message::Downstream(downstream)) if parts.is_empty() => {
+                self.open(OpeningAction::NoteDownstream(downstream));
                 Ok(())
             }
             (State::Parts(parts), Message::Resources { bytes })

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use handover::{
-    Clients, Collected, Deadlines, FRAME_BYTES_MAX, Failure, FollowingAction, FrameError,
+    Collected, Deadlines, Downstream, FRAME_BYTES_MAX, Failure, FollowingAction, FrameError,
     GivenGroup, Giver, GiverAction, Hello, Left, ListedConnections, Message, MovingAction,
     OpeningAction, Part, PartKind, PeerLife, Phase, Purpose, STATE_BYTES_MAX, SocketKey,
     StatePiece, Taker, TakerAction, Welcome,
@@ -1307,10 +1307,10 @@ fn a_welcome_of_the_version_before_says_nothing_of_lists() {
 }
 
 #[test]
-fn a_taker_notes_how_many_clients_there_are_before_it_compares() {
+fn a_taker_notes_how_many_connections_there_are_before_it_compares() {
     let mut giver = Giver::new("1.0.0", 11, 40, 0, Default::default(), 0);
     let mut taker = Taker::new("1.0.0", vec![11], 1 << 20, false, Default::default(), 0);
-    let clients = Clients { connected: 7, open_files_max: 1024 };
+    let downstream = Downstream { connections: 7, open_files_max: 1024 };
     let mut opened = Vec::new();
     for _ in 0..3 {
         while let Some(action) = taker.poll() {
@@ -1324,10 +1324,10 @@ fn a_taker_notes_how_many_clients_there_are_before_it_compares() {
         while let Some(action) = giver.poll() {
             match action {
                 GiverAction::Describe => {
-                    giver.say_clients(clients);
+                    giver.send_downstream(downstream);
                     giver.describe((1, vec![part()]), None, 0);
                     // It is too late.
-                    giver.say_clients(clients);
+                    giver.send_downstream(downstream);
                 }
                 GiverAction::Send(frame) => taker.on_frame(&frame, 0, 0),
                 _ => {}
@@ -1335,7 +1335,7 @@ fn a_taker_notes_how_many_clients_there_are_before_it_compares() {
         }
     }
     let expected = [
-        OpeningAction::NoteClients(clients),
+        OpeningAction::NoteDownstream(downstream),
         OpeningAction::ContinueVersions(1),
         OpeningAction::Compare(vec![part()]),
     ];

@@ -8,7 +8,7 @@
 //! A client that is accepted needs a connection to an upstream too, so clients get half of what is
 //! left: beyond it they are closed at once, which is better than an answer of 503 to all of them.
 
-use ::handover::Clients;
+use ::handover::Downstream;
 use config::snapshot::Limits;
 use worker::DescriptorBounds;
 
@@ -52,20 +52,20 @@ impl Descriptors {
         Self { limit, bounds, connections_max }
     }
 
-    /// Refuses to take the place of a process that may open more files than this one, and has as many clients as this one accepts.
+    /// Refuses to take the place of a process that may open more files than this one, and has as many downstream connections as this one has room for.
     ///
     /// # Errors
     ///
     /// What is missing.
-    pub(crate) fn check_room_for(&self, former: Clients) -> Result<(), String> {
+    pub(crate) fn check_room_for(&self, former: Downstream) -> Result<(), String> {
         let Self { limit, connections_max, .. } = *self;
-        if limit >= former.open_files_max || former.connected < u64::from(connections_max) {
+        if limit >= former.open_files_max || former.connections < u64::from(connections_max) {
             return Ok(());
         }
         Err(format!(
             "the running process has {} downstream connections, and this one has room for {connections_max}: its limit on open files is \
              {limit}, and that of the running process {}: raise it (ulimit -n, LimitNOFILE= of systemd, --ulimit nofile= of docker)",
-            former.connected, former.open_files_max
+            former.connections, former.open_files_max
         ))
     }
 
@@ -113,7 +113,7 @@ mod tests {
     fn a_process_that_would_refuse_new_clients_takes_no_place_of_one_that_accepts_them() {
         let here = Descriptors::divide(100, 20, 2);
         assert_eq!(here.connections_max, 25);
-        let there = |connected, open_files_max| Clients { connected, open_files_max };
+        let there = |connections, open_files_max| Downstream { connections, open_files_max };
         assert_eq!(here.check_room_for(there(24, 101)), Ok(()));
         let reason = here.check_room_for(there(25, 101)).unwrap_err();
         assert!(reason.contains("25 downstream connections"), "{reason}");

@@ -109,7 +109,12 @@ pub(crate) fn serve(
     let (mut taking, taken) = match asked {
         TakeOutcome::NoProcess(_) => (None, TakenSockets::default()),
         TakeOutcome::Taking(taking, sockets) => (Some(taking), sockets),
-        TakeOutcome::Checked => return Ok(()),
+        TakeOutcome::Checked(former) => {
+            let open = io::limits::open_files().unwrap_or_default();
+            let here = Descriptors::divide(open_files_max, open, workers.count);
+            let room = former.map_or(Ok(()), |former| here.check_room_for(former));
+            return room.map_err(Failure::Start);
+        }
     };
     let candidate = begun.candidate;
     let start = Start {

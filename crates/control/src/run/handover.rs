@@ -287,19 +287,19 @@ impl<W: Workers> Running<W> {
         self.collector.begin_giving();
         let for_server = ForServer::default();
         self.handing = Handing::Giving { postponed: None, asked_to_end: 0, for_server };
-        let clients = self.clients();
+        let downstream_connections = self.downstream_connections();
         Ok(Begun {
             snapshot: self.config.snapshot.clone(),
             handles,
             admin: self.admin_handles.given(false),
             metrics: self.admin_handles.given(true),
             delivered: self.kept.delivered().with_answers(self.config.dns.answers()),
-            clients,
+            downstream_connections,
         })
     }
 
-    /// How many connections of clients are open at the listeners of the configuration in effect.
-    fn clients(&mut self) -> u64 {
+    /// How many connections are open at the listeners of the configuration in effect.
+    fn downstream_connections(&mut self) -> u64 {
         let listeners = &self.config.snapshot.listeners;
         let ids = listeners.iter().map(|listener| listener.id);
         ids.map(|id| self.collector.listener_totals(label(id.0)).connections_active).sum()

@@ -6,7 +6,7 @@ use super::{Giver, GiverAction, State};
 use crate::deadlines::later;
 use crate::failure::Failure;
 use crate::frame::DESCRIPTORS_MAX;
-use crate::message::{Clients, Difference, Message, Part, SocketKey};
+use crate::message::{Difference, Downstream, Message, Part, SocketKey};
 use crate::pieces::cut;
 use crate::{LISTENING_MAX, PARTS_MAX};
 
@@ -14,10 +14,10 @@ use crate::{LISTENING_MAX, PARTS_MAX};
 const DIFFERENCES_MAX: usize = 3 * PARTS_MAX;
 
 impl Giver {
-    /// Says how many clients this process has, for one that might have room for fewer. Before [`Giver::describe`].
-    pub fn say_clients(&mut self, clients: Clients) {
+    /// Says how many downstream connections this process has, for one that might have room for fewer. Before [`Giver::describe`].
+    pub fn send_downstream(&mut self, downstream: Downstream) {
         if matches!(self.state, State::Describing) {
-            self.send(&Message::Clients(clients));
+            self.send(&Message::Downstream(downstream));
         }
     }
 

@@ -47,7 +47,7 @@ const TAKER_STATE: u16 = IGNORABLE + 16;
 // One of an earlier version hears of it as it is asked to take everything back.
 const GIVES_BACK: u16 = IGNORABLE + 17;
 // One of an earlier version takes over though it would refuse new clients.
-const CLIENTS: u16 = IGNORABLE + 18;
+const DOWNSTREAM: u16 = IGNORABLE + 18;
 
 impl Message {
     /// The frame.
@@ -88,7 +88,7 @@ impl Message {
                 frame::encode(kind, &(request, worker, slot))
             }
             Self::Connections(listed) => frame::encode(kind, listed),
-            Self::Clients(clients) => frame::encode(kind, clients),
+            Self::Downstream(downstream) => frame::encode(kind, downstream),
             Self::Progress { text } => frame::encode(kind, text),
             Self::Outcome { is_done, text } => frame::encode(kind, &(is_done, text)),
         }
@@ -134,7 +134,7 @@ impl Message {
             IS_PATIENT if body.is_empty() => Self::IsPatient { ms: None },
             IS_PATIENT => Self::IsPatient { ms: Some(frame::body(body)?) },
             CONFIG_VERSION => Self::ConfigVersion { version: frame::body(body)? },
-            CLIENTS => Self::Clients(frame::body(body)?),
+            DOWNSTREAM => Self::Downstream(frame::body(body)?),
             ENDS => Self::Ends { reason: entry(body)? },
             GIVES_BACK => Self::GivesBack { reason: entry(body)? },
             UNUSED => Self::Unused { sockets: frame::body(body)? },
@@ -179,7 +179,7 @@ impl Message {
             Self::Ends { .. } => ENDS,
             Self::GivesBack { .. } => GIVES_BACK,
             Self::ConfigVersion { .. } => CONFIG_VERSION,
-            Self::Clients(_) => CLIENTS,
+            Self::Downstream(_) => DOWNSTREAM,
             Self::Busy => BUSY,
             Self::Pack { .. } => PACK,
             Self::MainProcess => MAIN_PROCESS,
@@ -218,7 +218,7 @@ impl Message {
             Self::Ends { .. } => "Ends",
             Self::GivesBack { .. } => "GivesBack",
             Self::ConfigVersion { .. } => "ConfigVersion",
-            Self::Clients(_) => "Clients",
+            Self::Downstream(_) => "Downstream",
             Self::Busy => "Busy",
             Self::Pack { .. } => "Pack",
             Self::MainProcess => "MainProcess",

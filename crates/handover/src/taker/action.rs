@@ -6,7 +6,7 @@ use wiped::Wiped;
 
 use crate::deadlines::Phase;
 use crate::failure::Failure;
-use crate::message::{Clients, ListedConnections, Part, SocketKey, Welcome};
+use crate::message::{Downstream, ListedConnections, Part, SocketKey, Welcome};
 
 /// What the taker's caller is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,8 +34,8 @@ pub enum OpeningAction {
     Welcomed(Welcome),
     /// The configuration of the giver has this version: that of this process goes on from there.
     ContinueVersions(u64),
-    /// The giver has these clients: a process with less room for them does not take over.
-    NoteClients(Clients),
+    /// The giver has these connections: a process without room for more does not take over.
+    NoteDownstream(Downstream),
     /// Begin with what sources have delivered to the giver, and say so by [`Taker::begun`](crate::Taker::begun): the next descriptor is a file of so
     /// many bytes.
     Begin(u64),

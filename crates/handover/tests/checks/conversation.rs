@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use handover::{
-    BATCH_GROUPS_MAX, BATCHES_MAX, Clients, Collect, Collected, Deadlines, FRAME_BYTES_MAX,
+    BATCH_GROUPS_MAX, BATCHES_MAX, Collect, Collected, Deadlines, Downstream, FRAME_BYTES_MAX,
     Failure, GivenGroup, Giver, GiverAction, ListedConnections, MovingAction, OpeningAction, Part,
     PartKind, Phase, SocketKey, Taker, TakerAction,
 };
@@ -142,7 +142,7 @@ impl Pair {
                     fingerprint: n.into(),
                 };
                 let parts = (0..4000).map(part).collect();
-                self.giver.say_clients(Clients { connected: 9, open_files_max: 1024 });
+                self.giver.send_downstream(Downstream { connections: 9, open_files_max: 1024 });
                 self.giver.describe((7, parts), self.resources, self.now);
             }
             GiverAction::Listen => {

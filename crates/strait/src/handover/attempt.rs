@@ -14,7 +14,7 @@ use std::process::Child;
 use std::time::Duration;
 
 use ::handover::{
-    Clients, Collect, Difference, Failure, Giver, GiverAction, GroupPack, GroupPiece, Left,
+    Collect, Difference, Downstream, Failure, Giver, GiverAction, GroupPack, GroupPiece, Left,
     Message, Phase, SocketKey,
 };
 use control::{
@@ -376,10 +376,11 @@ impl<'g> Attempt<'g> {
                 let delivered = Some(&begun.delivered).filter(|_| self.giver.reads_resources());
                 let sealed = delivered.and_then(resources::seal);
                 let open_files_max = io::limits::open_files_max();
-                let clients = Clients { connected: begun.clients, open_files_max };
+                let connections = begun.downstream_connections;
+                let downstream = Downstream { connections, open_files_max };
                 self.begun = Some(begun);
                 let bytes = sealed.as_ref().map(|(_, bytes)| *bytes);
-                self.giver.say_clients(clients);
+                self.giver.send_downstream(downstream);
                 self.giver.describe(described, bytes, now());
                 self.resources = sealed.map(|(file, _)| file);
             }

@@ -106,7 +106,7 @@ impl Giving {
                 taking
             }
             Ok(TakeOutcome::NoProcess(reason)) => return Err(refused(reason)),
-            Ok(TakeOutcome::Checked) => return Err(refused("it only compares".to_owned())),
+            Ok(TakeOutcome::Checked(_)) => return Err(refused("it only compares".to_owned())),
             Err(error) => return Err(refused(error.to_string())),
         };
         let drain_timeout = snapshot.limits.drain_timeout;

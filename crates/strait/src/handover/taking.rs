@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use ::handover::{
-    Clients, Deadlines, Failure, Left, Message, OpeningAction, Part, Phase, SocketKey, Taker,
+    Deadlines, Downstream, Failure, Left, Message, OpeningAction, Part, Phase, SocketKey, Taker,
     TakerAction, UnusedSocket, Welcome,
 };
 use config::HandoverReader;
@@ -57,8 +57,8 @@ pub(crate) struct Taking {
     version: String,
     /// Whether the other process lists the connections that it still has.
     lists_connections: bool,
-    /// How many clients it has, if it has said so.
-    clients: Option<Clients>,
+    /// How many downstream connections it has, if it has said so.
+    downstream: Option<Downstream>,
     began: u64,
     /// The phases that have begun, and how many milliseconds after the beginning.
     phases: Vec<(&'static str, u64)>,
@@ -170,8 +170,8 @@ pub(crate) enum TakeOutcome {
     NoProcess(String),
     /// It gives.
     Taking(Box<Taking>, TakenSockets),
-    /// It was only to be compared with.
-    Checked,
+    /// It was only to be compared with, and has these connections, if it says so.
+    Checked(Option<Downstream>),
 }
 
 /// Asks the process that listens at `path` for its sockets.
@@ -274,7 +274,7 @@ impl Taking {
             differing: Differing::default(),
             version: String::new(),
             lists_connections: false,
-            clients: None,
+            downstream: None,
             began: now(),
             phases: Vec::new(),
             moved: 0,
@@ -330,7 +330,9 @@ impl Taking {
                             return Ok(TakeOutcome::Taking(Box::new(self), sockets));
                         }
                     }
-                    TakerAction::Finished if is_check => return Ok(TakeOutcome::Checked),
+                    TakerAction::Finished if is_check => {
+                        return Ok(TakeOutcome::Checked(self.downstream));
+                    }
                     // The frame for the other process comes behind it.
                     TakerAction::Stop(failure) => stopped = Some(failure),
                     // They come behind the listening sockets.
@@ -365,7 +367,7 @@ impl Taking {
     ) -> Option<TakenSockets> {
         match action {
             OpeningAction::Welcomed(welcome) => self.on_welcome(&welcome),
-            OpeningAction::NoteClients(clients) => self.clients = Some(clients),
+            OpeningAction::NoteDownstream(downstream) => self.downstream = Some(downstream),
             OpeningAction::ContinueVersions(version) => beginning.continue_versions(version),
             OpeningAction::Begin(bytes) => {
                 self.begin_with(bytes, beginning);
@@ -467,7 +469,7 @@ impl Taking {
     ///
     /// What is missing.
     pub(crate) fn check_room(&self, descriptors: &Descriptors) -> Result<(), String> {
-        self.clients.map_or(Ok(()), |former| descriptors.check_room_for(former))
+        self.downstream.map_or(Ok(()), |former| descriptors.check_room_for(former))
     }
 
     /// The descriptors behind the keys.

@@ -97,7 +97,7 @@ impl Simulation {
             | TakerAction::Opening(
                 OpeningAction::Welcomed(_)
                 | OpeningAction::ContinueVersions(_)
-                | OpeningAction::NoteClients(_)
+                | OpeningAction::NoteDownstream(_)
                 | OpeningAction::Begin(_),
             )
             | TakerAction::Following(FollowingAction::IsMainProcess | FollowingAction::Listed(_))
