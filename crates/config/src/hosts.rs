@@ -328,10 +328,11 @@ fn check_name(name: &str) -> Result<(), Problem> {
         let rule =
             "a host consists of labels of letters, digits, `-` and `_`, with one dot between them";
         return Err(match name.strip_prefix('.') {
-            // As nginx and cookies have it.
-            Some(suffix) if suffix.split('.').all(is_label) => {
-                Problem::new(rule, format!("write \"*.{suffix}\""))
-            }
+            // As nginx has it, for both.
+            Some(suffix) if suffix.split('.').all(is_label) => Problem::new(
+                rule,
+                format!("write \"*.{suffix}\", and \"{suffix}\" if that is meant, too"),
+            ),
             _ => Problem::new(
                 rule,
                 "write a name such as shop.example.com (international names in their xn-- form)",

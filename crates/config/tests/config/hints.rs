@@ -67,6 +67,7 @@ fn what_a_hint_says_to_write_is_accepted() {
         (Cluster("balance"), "rr", "round_robin"),
         (Prefix, "http://a/api", "/api"),
         (Prefix, "http://a", "/"),
+        (Prefix, "http://a?to=/b", "/"),
         (Prefix, "^/api", "/api"),
         (Prefix, "/users/{id}", "/users/"),
     ] {

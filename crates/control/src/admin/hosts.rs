@@ -46,15 +46,22 @@ pub(super) fn fault(version: Version, headers: &HeaderMap) -> Option<&'static st
 
 /// Whether this is a host with or without a port (RFC 3986, section 3.2.2), or empty, which is for targets without one.
 fn is_valid(host: &HeaderValue) -> bool {
-    let Ok(text) = host.to_str() else { return false };
-    let port = match text.strip_prefix('[') {
-        Some(rest) => match rest.split_once(']') {
-            Some((address, port)) if address.parse::<Ipv6Addr>().is_ok() => port,
-            _ => return false,
-        },
-        None => text.trim_start_matches(is_of_name),
+    let host = host.to_str().ok().and_then(host_of);
+    host.is_some_and(|host| host.starts_with('[') || host.chars().all(is_of_name))
+}
+
+/// The host of an authority, if its port is one: a name, or an IPv6 address in its brackets.
+fn host_of(authority: &str) -> Option<&str> {
+    let end = match authority.strip_prefix('[') {
+        Some(rest) => {
+            let (address, _) = rest.split_once(']')?;
+            address.parse::<Ipv6Addr>().ok()?;
+            address.len() + "[]".len()
+        }
+        None => authority.find(':').unwrap_or(authority.len()),
     };
-    port.is_empty() || is_port(port)
+    let (host, port) = authority.split_at_checked(end)?;
+    (port.is_empty() || is_port(port)).then_some(host)
 }
 
 fn is_of_name(c: char) -> bool {
@@ -62,20 +69,12 @@ fn is_of_name(c: char) -> bool {
 }
 
 fn is_known(authority: &str, names: &[Box<str>]) -> bool {
-    if let Some(rest) = authority.strip_prefix('[') {
-        let Some((address, port)) = rest.split_once(']') else { return false };
-        return address.parse::<Ipv6Addr>().is_ok() && (port.is_empty() || is_port(port));
-    }
-    let (host, port) = match authority.find(':') {
-        Some(colon) => authority.split_at(colon),
-        None => (authority, ""),
-    };
-    let is_port_sound = port.is_empty() || is_port(port);
+    let Some(host) = host_of(authority) else { return false };
     let host = host.strip_suffix('.').unwrap_or(host);
     let is_name = |name: &str| host.eq_ignore_ascii_case(name);
     // `127.1` and `0x7f000001` are addresses to some and names to others, so they are not known.
-    let is_address = host.parse::<std::net::Ipv4Addr>().is_ok();
-    is_port_sound && (is_address || is_name("localhost") || names.iter().any(|name| is_name(name)))
+    let is_address = host.starts_with('[') || host.parse::<std::net::Ipv4Addr>().is_ok();
+    is_address || is_name("localhost") || names.iter().any(|name| is_name(name))
 }
 
 fn is_port(text: &str) -> bool {

@@ -148,8 +148,8 @@ impl AdminSocket {
 /// megabytes that it keeps otherwise, a slow client does not read as much in [`WRITE_TIMEOUT`](super::patience::WRITE_TIMEOUT).
 const SEND_BYTES: usize = 128 << 10;
 
-/// Connections that wait to be accepted, as many as the standard library has.
-const BACKLOG: i32 = 128;
+/// Connections that wait to be accepted: as many as the kernel allows, as for sockets of the standard library.
+const BACKLOG: i32 = -1;
 
 /// Accepts the admin's connections.
 #[derive(Debug)]

@@ -13,8 +13,8 @@ pub(crate) fn path_text(path: &str, is_prefix: bool) -> Result<Arc<str>, Problem
         return Err(problem);
     }
     if let Some((_, behind)) = path.split_once("://").filter(|_| !path.starts_with('/')) {
-        let of_url = behind.find('/').and_then(|at| behind.get(at..)).unwrap_or("/");
-        let of_url = of_url.split(['?', '#']).next().unwrap_or("/");
+        let of_url = behind.split(['?', '#']).next().unwrap_or_default();
+        let of_url = of_url.find('/').and_then(|at| of_url.get(at..)).unwrap_or("/");
         let rule =
             "this is a URL, and a path is needed here: a route table has `hosts` for the host";
         return Err(Problem::new(rule, format!("write {of_url:?}")));
