@@ -456,7 +456,8 @@ mod tests {
             PacketListener::bind(&path, Access::Owner).unwrap_err().kind(),
             io::ErrorKind::AddrInUse
         );
-        drop(listener);
+        // A child that another test starts has the socket, too, until it executes its program.
+        shut(listener);
         drop(PacketListener::bind(&path, Access::Owner).unwrap());
         fs::remove_dir_all(&folder).unwrap();
     }
