@@ -37,7 +37,10 @@ enum Bound {
 /// Why a descriptor is not taken.
 #[derive(Debug, thiserror::Error)]
 pub enum InheritError {
-    /// The descriptor is not open, or a system call failed.
+    /// There is no such descriptor.
+    #[error("descriptor: {0}")]
+    NotOpen(io::Error),
+    /// A system call failed.
     #[error("{step}: {source}")]
     System {
         /// The system call or socket option.
@@ -72,10 +75,7 @@ pub fn take(count: u32) -> Vec<(RawFd, Result<OwnedFd, InheritError>)> {
 fn own(number: RawFd) -> Result<OwnedFd, InheritError> {
     // SAFETY: the call reads flags of a descriptor, and fails if there is none with this number.
     if unsafe { libc::fcntl(number, libc::F_GETFD) } < 0 {
-        return Err(InheritError::System {
-            step: "descriptor",
-            source: io::Error::last_os_error(),
-        });
+        return Err(InheritError::NotOpen(io::Error::last_os_error()));
     }
     // SAFETY: it is open, and of no other value: see the module's text.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
@@ -177,6 +177,6 @@ mod tests {
 
     #[test]
     fn a_number_that_is_not_open_is_an_error() {
-        assert!(matches!(own(1 << 20), Err(InheritError::System { step: "descriptor", .. })));
+        assert!(matches!(own(1 << 20), Err(InheritError::NotOpen(_))));
     }
 }

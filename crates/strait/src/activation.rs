@@ -355,11 +355,9 @@ pub(crate) fn is_at(socket: &Inherited, address: &Address) -> bool {
     }
 }
 
-fn hint(error: &InheritError) -> &'static str {
+const fn hint(error: &InheritError) -> &'static str {
     match error {
-        InheritError::System { step: "descriptor", .. } => {
-            "LISTEN_FDS exceeds the number of descriptors"
-        }
+        InheritError::NotOpen(_) => "LISTEN_FDS exceeds the number of descriptors",
         InheritError::System { .. } => {
             "write ListenStream= in the socket unit: only sockets can be listened on"
         }

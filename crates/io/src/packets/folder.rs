@@ -38,7 +38,7 @@ impl Access {
     }
 
     /// Permissions of the socket's file. Writing is what connecting needs.
-    pub(super) const fn socket_mode(self) -> u32 {
+    const fn socket_mode(self) -> u32 {
         match self {
             Self::Owner => 0o600,
             Self::Others => 0o666,

@@ -17,7 +17,7 @@ use super::waiting::wait;
 pub enum PeerProcess {
     /// It runs.
     Running(ProcessHandle),
-    /// It has ended since, and another process has its end of the connection: which one, the kernel does not say.
+    /// It has ended since. If its end of the connection is still open, another process has that: which one, the kernel does not say.
     Ended,
     /// This process's PID namespace has no number for it.
     Unknown,

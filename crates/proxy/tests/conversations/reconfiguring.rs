@@ -130,8 +130,7 @@ access_log: { output: stdout }
 fn requests_that_wait_for_a_cluster_that_goes_fail_for_that_reason() {
     let one = CONFIG.to_owned() + "    connections_max: 1\n";
     let checked = CONFIG.to_owned() + "    initial_check_timeout: 1m\n    checks: [{ tcp: {} }]\n";
-    let removed =
-        "a newer configuration removed the cluster web while the request waited for a connection";
+    let removed = "a newer configuration has removed the cluster web, to which the request had no connection yet";
     for (config, occupies) in [(one, true), (checked, false)] {
         // It goes, is renamed, and gives its place to another.
         for version in

@@ -110,7 +110,7 @@ impl InTerminal {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .unwrap();
+            .expect("script, which comes with util-linux");
         let screen = script.stdout.take().unwrap();
         let mut it = Self { script, screen, shown: String::new(), pid: 0 };
         // Its last line.

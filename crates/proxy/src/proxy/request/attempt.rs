@@ -264,7 +264,7 @@ impl Proxy {
         let Some(cluster) = exchange.and_then(Exchange::cluster) else { return };
         if self.cx.snapshot.cluster(cluster.id).is_none() {
             let reason = Detail::of(&format_args!(
-                "a newer configuration removed the cluster {} while the request waited for a connection",
+                "a newer configuration has removed the cluster {}, to which the request had no connection yet",
                 cluster.name
             ));
             self.exchanges.note_detail(key, || reason);
