@@ -56,6 +56,17 @@ use crate::percent::Percent;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("required" = ["listeners"]))]
+#[schemars(extend("x-meant" = {
+    "backends": "write `clusters`",
+    "frontends": "write `listeners`",
+    "http": "write `listeners`, `routes` and `clusters`",
+    "overload_manager": "write `limits`",
+    "servers": "write `listeners`, or `clusters` for what requests are forwarded to",
+    "services": "write `clusters`",
+    "static_resources": "write its `listeners` and `clusters` here",
+    "upstreams": "write `clusters`",
+    "virtual_hosts": "write `routes`",
+}))]
 pub struct File {
     /// Further files: paths, or patterns such as `conf.d/*.yaml`, relative to the folder of the first file. `*` and `?`
     /// are wildcards in the last component of a path only. Matching files are read in alphabetical order; it is no

@@ -113,6 +113,47 @@ mod tests {
     use crate::text::shape::{self, Format, Shape, ShapeKind};
     use crate::text::tree::{self, Node, Value};
 
+    /// The keys of all maps, and the hints for keys of other programs with the keys that stand beside them.
+    fn collect<'s>(
+        schema: &'s Json,
+        keys: &mut Vec<&'s str>,
+        hints: &mut Vec<(Vec<&'s str>, &'s str, &'s str)>,
+    ) {
+        let object = schema.as_object();
+        let own = schema.get("properties").and_then(Json::as_object);
+        let own: Vec<&str> = own.into_iter().flatten().map(|(key, _)| key.as_str()).collect();
+        let meant = schema.get("x-meant").and_then(Json::as_object).into_iter().flatten();
+        let of_keys = meant.filter(|_| !own.is_empty());
+        hints.extend(of_keys.filter_map(|(key, hint)| Some((own.clone(), &**key, hint.as_str()?))));
+        keys.extend(own);
+        let parts = object.into_iter().flatten().map(|(_, part)| part);
+        let items = schema.as_array().into_iter().flatten();
+        parts.chain(items).for_each(|part| collect(part, keys, hints));
+    }
+
+    #[test]
+    fn hints_for_keys_of_other_programs_name_keys_that_there_are() {
+        let schema = compiled(&FilterKinds::<()>::default());
+        let (mut keys, mut hints) = (Vec::new(), Vec::new());
+        collect(&schema, &mut keys, &mut hints);
+        assert!(hints.len() > 50, "{}", hints.len());
+        for (beside, key, hint) in hints {
+            assert!(!beside.contains(&key), "{key} is known");
+            let mut quoted = hint.split('`').skip(1).step_by(2);
+            let name = |text: &str| -> String {
+                text.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect()
+            };
+            // What stands elsewhere is named with its place.
+            if let Some(first) = hint.strip_prefix("write `").map(name)
+                && !hint.contains(" in ")
+                && !hint.contains("beside")
+            {
+                assert!(beside.contains(&&*first), "{key}: {hint}");
+            }
+            assert!(quoted.all(|text| keys.contains(&&*name(text))), "{key}: {hint}");
+        }
+    }
+
     /// Scalars of every kind, right in some place each.
     const SCALARS: [&str; 26] = [
         "1.3",

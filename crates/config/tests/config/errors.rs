@@ -90,6 +90,14 @@ fn the_sample_itself_has_no_mistake_and_no_warning() {
 fn keys_that_are_unknown_missing_or_doubled() {
     check(&[
         (
+            "address: 127.0.0.1:81\n",
+            "^adress: 127.0.0.1:81\n",
+            "listeners[1].adress",
+            "\"adress\"",
+            "unknown",
+            "did you mean `address`?",
+        ),
+        (
             "    address: 127.0.0.1:81\n",
             "    address: 127.0.0.1:81\n    ^adress: x\n",
             "listeners[1].adress",
@@ -2512,7 +2520,6 @@ fn mistakes_of_every_layer_are_told_in_one_run() {
         paths,
         [
             "listeners[0].filters[0].headers.request.remove[0]",
-            "listeners[1].address",
             "listeners[1].adress",
             "routes[0].rules[2].cluster",
             "routes[1].rules[0].cluster",

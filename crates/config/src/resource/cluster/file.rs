@@ -36,6 +36,12 @@ use crate::units::Period;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("x-meant" = {
+    "algorithm": "write `balance`",
+    "dns": "write `endpoints: { dns: HOST:PORT }`",
+    "health_check": "write `checks`",
+    "hosts": "write `endpoints`",
+    "http2_protocol_options": "write `protocol: http2`",
+    "load_assignment": "write `endpoints`",
     "max_connections": "write `connections_max`, or `connections_per_endpoint_max` for each endpoint",
     "max_conns": "write `connections_per_endpoint_max`",
     "maxconn": "write `connections_per_endpoint_max`, or `connections_max` for all endpoints together",
@@ -45,9 +51,15 @@ use crate::units::Period;
     "health_checks": "write `checks`",
     "outlier_detection": "write `outlier`",
     "lb_policy": "write `balance`",
+    "nodes": "write `endpoints`",
     "preconnect_policy": "write `preconnect`, the ratio for each endpoint",
+    "servers": "write `endpoints`",
+    "sni": "write `tls: { server_name: … }`",
+    "targets": "write `endpoints`",
+    "timeout": "write `connect_timeout` or `timeouts`, or `timeout` in the rule of the route",
     "transport_socket": "write `tls`",
     "transport_socket_matches": "write `transports`",
+    "upstream_tls": "write `tls`",
 }))]
 pub struct Cluster {
     /// Name in routes, logs and metrics. Unique among clusters.

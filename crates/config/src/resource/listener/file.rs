@@ -23,6 +23,17 @@ use crate::units::Size;
 /// Addresses to listen on, and what happens to their connections.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("x-meant" = {
+    "bind": "write `address`",
+    "filter_chains": "write `chains`",
+    "listen": "write `address`",
+    "port": "write `address`, with the port behind a colon",
+    "route_config": "write `routes`",
+    "rules": "write them in an entry of `routes`, and its name here",
+    "server_name": "write `hosts` in an entry of `routes`",
+    "ssl": "write `tls`",
+    "transport_socket": "write `tls`",
+}))]
 pub struct Listener {
     /// Name in logs and metrics. Unique among listeners.
     pub name: String,

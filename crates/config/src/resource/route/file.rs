@@ -23,6 +23,13 @@ use crate::resource::route::targets::{ShareKey, Sticky};
 /// Rules for some hosts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("x-meant" = {
+    "domains": "write `hosts`",
+    "locations": "write `rules`",
+    "routes": "write `rules`",
+    "server_name": "write `hosts`",
+    "virtual_hosts": "write an entry of `routes` for each of them",
+}))]
 pub struct RouteTable {
     /// Name in listeners, logs and metrics. Unique among route tables.
     pub name: String,
@@ -58,9 +65,23 @@ pub struct RouteTable {
     {"required": ["respond"]}, {"required": ["redirect"]},
 ]))]
 #[schemars(extend("x-meant" = {
+    "backend": "write `cluster`",
+    "destination": "write `cluster`",
+    "direct_response": "write `respond`",
     "hedge_policy": "write `hedge`",
+    "path": "write it in `match`, as all that a rule compares",
+    "prefix": "write it in `match`, as all that a rule compares",
+    "prefix_rewrite": "write `rewrite: { prefix: … }`",
+    "proxy_pass": "write `cluster`, and the address in `endpoints` of that cluster",
+    "request_headers_to_add": "write `headers: { request: … }`",
+    "response_headers_to_add": "write `headers: { response: … }`",
     "retry_policy": "write `retry`",
+    "return": "write `respond` or `redirect`",
     "route": "write `cluster` or `clusters` here",
+    "service": "write `cluster`",
+    "to": "write `cluster`",
+    "upstream": "write `cluster`",
+    "use_backend": "write `cluster`",
     "weighted_clusters": "write `clusters`",
 }))]
 pub struct Rule {

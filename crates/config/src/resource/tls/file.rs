@@ -11,6 +11,16 @@ use crate::file::scalar::{OrNone, Timeout};
 /// resumed unless this section, or a file that it names, changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("x-meant" = {
+    "ca": "write `client: { ca: FILE }`",
+    "cert": "write `certificates: [{ chain: FILE, key: FILE }]`",
+    "chain": "write `certificates: [{ chain: FILE, key: FILE }]`",
+    "certificate": "write `certificates: [{ chain: FILE, key: FILE }]`",
+    "key": "write `certificates: [{ chain: FILE, key: FILE }]`",
+    "client_auth": "write `client`",
+    "ssl_certificate": "write `certificates: [{ chain: FILE, key: FILE }]`",
+    "ciphers": "write `cipher_suites`",
+}))]
 pub struct ListenerTls {
     /// Certificates with their keys. A client gets a certificate for its server name: an exact name has precedence over
     /// `*.suffix`, and without a match the first certificate is used. Among several types of keys, a client gets one
@@ -64,6 +74,13 @@ pub struct ListenerTls {
 /// watches them and reads the configuration again when they change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("x-meant" = {
+    "cert": "write `chain`",
+    "certificate": "write `chain`",
+    "certificate_chain": "write `chain`",
+    "crt": "write `chain`",
+    "private_key": "write `key`",
+}))]
 pub struct CertificateFiles {
     /// The file with the certificate and its intermediate certificates.
     pub chain: String,
@@ -157,6 +174,14 @@ pub enum ClientMode {
 /// its handshake together.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(extend("x-meant" = {
+    "ca_file": "write `ca`",
+    "cert": "write `certificate: { chain: FILE, key: FILE }`",
+    "insecure_skip_verify": "write `verify: off`",
+    "sni": "write `server_name`",
+    "ciphers": "write `cipher_suites`",
+    "trusted_ca": "write `ca`",
+}))]
 pub struct ClusterTls {
     /// The server name (SNI) that is sent to endpoints, and that their certificates must contain unless `names` is set.
     /// Without both, each endpoint's certificate must contain its address. An endpoint on a unix socket has no address,

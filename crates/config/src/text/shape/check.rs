@@ -94,14 +94,14 @@ fn check_object(
     path: Path<'_>,
     findings: &mut Findings<'_>,
 ) {
-    let mut has_unknown = false;
+    let mut unknown = Vec::new();
     for entry in entries.iter_mut() {
         let path = Path::Key(&path, &entry.key);
         let Some(field) = object.fields.iter().find(|field| *field.name == *entry.key) else {
             let problem = unknown_key(&entry.key, object, meant);
+            unknown.push(problem.hint.clone());
             findings.key_error(entry.key_at, path, problem);
             entry.value.value = Value::Cut;
-            has_unknown = true;
             continue;
         };
         let is_needed = field.is_required || object.exactly_one.contains(&field.name);
@@ -112,7 +112,7 @@ fn check_object(
     let stands = |name: &str| entries.iter().any(|entry| entry.key.as_ref() == name);
     let one = chosen(&object.exactly_one, &stands);
     // An unknown key was probably meant to be one of them.
-    let is_one_unknown = one.is_empty() && has_unknown;
+    let is_one_unknown = one.is_empty() && !unknown.is_empty();
     if !object.exactly_one.is_empty() && one.len() != 1 && !is_one_unknown {
         let names = object.exactly_one.join("`, `");
         let hint = match one.as_slice() {
@@ -134,9 +134,13 @@ fn check_object(
         if entries.iter().any(|entry| entry.key.as_ref() == field.name) {
             continue;
         }
-        let hint = format!("add `{}: {}`", field.name, example(&field.shape));
-        let problem = Problem::new("this key is missing", hint);
-        findings.error(at, Path::Key(&path, &field.name), "", problem);
+        // Where an unknown key was meant to be this one, its hint says so.
+        let quoted = format!("`{}`", field.name);
+        if !unknown.iter().any(|hint| hint.contains(&quoted)) {
+            let hint = format!("add `{}: {}`", field.name, example(&field.shape));
+            let problem = Problem::new("this key is missing", hint);
+            findings.error(at, Path::Key(&path, &field.name), "", problem);
+        }
         let value = stand_in(&field.shape, at);
         entries.push(Entry { key: field.name.as_str().into(), key_at: at, value });
     }
@@ -686,8 +690,11 @@ mod tests {
 
     #[test]
     fn all_mistakes_are_found_at_once() {
-        let found = findings("{naem: x, count: 0, word: third, left: 1, right: 2}");
+        let found = findings("{nothing: x, count: 0, word: third, left: 1, right: 2}");
         assert_eq!(found.len(), 6, "{found:?}");
+        // A misspelt key is not missing as well.
+        let found = findings("{naem: x, count: 0, word: third, left: 1, right: 2}");
+        assert_eq!(found.len(), 5, "{found:?}");
     }
 
     #[test]
