@@ -57,6 +57,7 @@ mod kept;
 mod listing_pages;
 mod moves;
 mod old_process;
+mod other_processes;
 mod pages;
 mod passing;
 mod reading;
@@ -78,6 +79,7 @@ use self::handing::Handing;
 use self::kept::KeptState;
 use self::moves::{Ended, Moves};
 use self::old_process::OldListing;
+use self::other_processes::OtherProcesses;
 use self::passing::hear_last;
 use self::stored::Stored;
 use self::versions::Versions;
@@ -286,18 +288,7 @@ struct Running<W: Workers> {
     versions: Versions,
     moves: Moves,
     handover_report: HandoverReport,
-    /// When what was given in a handover that came to nothing is lost, unless it came back by then; monotonic time, ns.
-    lost_at: Option<u64>,
-    /// Whether what was open in the process before this one, and ended with it, still counts as open.
-    is_former_lost: bool,
-    /// Processes before this one that still have connections.
-    formers: usize,
-    /// Whether one of them has its place back, and this one is no more than what is left of it.
-    is_former_successor: bool,
-    /// Whether the process whose place this one took is not among them any more.
-    has_former_ended: bool,
-    /// Whether the process that took this one's place hears it no longer.
-    is_successor_gone: bool,
+    others: OtherProcesses,
     /// Whether this process was asked to end.
     is_asked_to_end: bool,
     memory: MemoryRelease,

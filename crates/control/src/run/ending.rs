@@ -108,8 +108,8 @@ impl<W: Workers> Running<W> {
     pub(super) const fn waits_for_former(&self) -> bool {
         matches!(self.handing, Handing::Given { end: EndAsked::No, .. })
             && matches!(self.state, State::Draining)
-            && self.formers > if self.is_former_successor { 1 } else { 0 }
-            && !(self.is_init || self.is_asked_to_end || self.is_successor_gone)
+            && self.others.passes_counts_on()
+            && !(self.is_init || self.is_asked_to_end)
     }
 
     /// Whether no worker runs any more.

@@ -26,9 +26,6 @@ const LAST_REPORT_TIMEOUT: Duration = Duration::from_millis(500);
 /// How often a process that is in a handover may be asked to end until it does so at once.
 const POSTPONED_MAX: u32 = 2;
 
-/// How long connections may take to be back with their workers that another process did not take, ns.
-const RETURN_TIME: u64 = 2_000_000_000;
-
 /// How long a handover waits for slow requests, which are with the thread of the access log.
 const SLOW_WAIT_MAX: Duration = Duration::from_millis(200);
 
@@ -83,22 +80,21 @@ impl<W: Workers> Running<W> {
                 self.collector.go_on_from(totals);
                 // One that was refused before it began gave nothing.
                 if matches!(self.handing, Handing::Giving { .. }) {
-                    self.lost_at = Some(clock::monotonic_ns() + RETURN_TIME);
+                    self.others.on_given_in_vain(clock::monotonic_ns());
                 }
                 self.end_giving();
                 // Who asked for it may be gone.
                 let _ = reply.send(self.state != State::Ready);
             }
             HandoverChange::Committed { successor, is_return, kept_admin, reply } => {
-                // Its end may have been heard of before.
-                self.is_former_successor = is_return && !self.has_former_ended;
+                self.others.on_successor(is_return);
                 self.admin_handles.set_kept(kept_admin);
                 self.hand_over(successor);
                 let _ = reply.send(());
             }
             HandoverChange::AcceptAgain { totals } => {
                 self.collector.go_on_from(totals);
-                self.lost_at = Some(clock::monotonic_ns() + RETURN_TIME);
+                self.others.on_given_in_vain(clock::monotonic_ns());
                 self.be_the_process_again();
             }
             HandoverChange::StandIn { totals } => {
@@ -184,23 +180,21 @@ impl<W: Workers> Running<W> {
             }
             HandoverFact::FormerStays(process) => {
                 self.listing.begin(process);
-                self.formers += 1;
+                self.others.on_former();
             }
             HandoverFact::FormerEnded { pid, returned } => {
                 self.listing.end(pid);
-                match returned {
-                    Some(handover) => self.collector.on_returned_ended(handover),
-                    None => (self.is_former_successor, self.has_former_ended) = (false, true),
+                self.others.on_former_ended(returned.is_some());
+                if let Some(handover) = returned {
+                    self.collector.on_returned_ended(handover);
                 }
-                self.formers = self.formers.saturating_sub(1);
-                self.is_former_lost = true;
                 self.lose_what_ended();
                 // It may be of a version that does not say so before.
                 self.on_heard();
                 // The file of a socket that it had bound anew went with it.
                 self.bind_lost();
             }
-            HandoverFact::SuccessorEnded => self.is_successor_gone = true,
+            HandoverFact::SuccessorEnded => self.others.on_successor_gone(),
             HandoverFact::MainProcess => self.on_heard(),
             HandoverFact::Learned { health, reply } => {
                 // That one finds out what endpoints are like until this one has its place.
@@ -281,7 +275,7 @@ impl<W: Workers> Running<W> {
             return Err(reason);
         }
         let handles = self.workers.handles(None).map_err(|error| error.to_string())?;
-        if self.lost_at.take().is_some() {
+        if self.others.take_given_in_vain() {
             self.collector.lose_given();
         }
         self.collector.begin_giving();
@@ -373,7 +367,6 @@ impl<W: Workers> Running<W> {
         let was_to_end = matches!(self.handing, Handing::Giving { asked_to_end: 1.., .. });
         let for_server = self.handing.for_server();
         self.handing = Handing::given(successor);
-        self.is_successor_gone = false;
         if self.admin_handles.has_given_files() {
             own_admin_files(false);
         }
@@ -413,13 +406,14 @@ impl<W: Workers> Running<W> {
     /// one. Nothing is between two workers then. A process that has handed over does not know what is open elsewhere.
     pub(super) fn lose_what_ended(&mut self) {
         let is_quiet = self.handing == Handing::None && self.moves.under_way.is_empty();
-        let is_due = |at: &mut u64| is_quiet && clock::monotonic_ns() >= *at;
-        if self.lost_at.take_if(is_due).is_some() {
+        if !is_quiet {
+            return;
+        }
+        let lost = self.others.take_lost(clock::monotonic_ns());
+        if lost.given {
             self.collector.lose_given();
         }
-        // What is open in another one is not lost.
-        let are_over = is_quiet && self.lost_at.is_none() && self.formers == 0;
-        if are_over && std::mem::take(&mut self.is_former_lost) {
+        if lost.former {
             self.collector.lose_former();
         }
     }

@@ -23,6 +23,7 @@ use super::handing::Handing;
 use super::kept::KeptState;
 use super::moves::Moves;
 use super::old_process::OldListing;
+use super::other_processes::OtherProcesses;
 use super::stored::Stored;
 use super::taking_up::{LONG_BUILD, warn};
 use super::versions::Versions;
@@ -154,12 +155,7 @@ impl<W: Workers> Running<W> {
             versions,
             moves: Moves::default(),
             handover_report: HandoverReport::default(),
-            lost_at: None,
-            is_former_lost: false,
-            formers: 0,
-            is_former_successor: false,
-            has_former_ended: false,
-            is_successor_gone: false,
+            others: OtherProcesses::default(),
             is_asked_to_end: false,
             memory,
             memory_watch: MemoryWatch::default(),
