@@ -46,6 +46,14 @@ impl Expiry {
         self.certificates.iter().map(CertificateUse::to_json).collect()
     }
 
+    /// Those that are not valid now: who shows them, and since when or until when that is.
+    pub(crate) fn outdated(&self) -> impl Iterator<Item = String> {
+        let now = clock::wall_ns() / 1_000_000_000;
+        let is_outdated =
+            move |used: &&CertificateUse| used.source.certificate.check_time(now).is_err();
+        warnings(self.certificates.iter().filter(is_outdated), now)
+    }
+
     /// Warns of those that expire soon, if the last time is long enough ago.
     pub(crate) fn look(&mut self) {
         let now = clock::monotonic_ns();
@@ -53,14 +61,17 @@ impl Expiry {
             return;
         }
         self.looked_at = now;
-        for warning in warnings(&self.certificates, clock::wall_ns() / 1_000_000_000) {
+        for warning in warnings(self.certificates.iter(), clock::wall_ns() / 1_000_000_000) {
             tracing::warn!("{warning}");
         }
     }
 }
 
-fn warnings(certificates: &[CertificateUse], now: u64) -> impl Iterator<Item = String> {
-    certificates.iter().filter_map(move |used| {
+fn warnings<'c>(
+    certificates: impl Iterator<Item = &'c CertificateUse>,
+    now: u64,
+) -> impl Iterator<Item = String> {
+    certificates.filter_map(move |used| {
         let warning = used.expiry_warning(now)?;
         Some(format!("{}, {}: {warning}", used.user, used.source.chain))
     })

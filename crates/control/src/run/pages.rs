@@ -303,6 +303,7 @@ impl<W: Workers> Running<W> {
         for (file, (at, _)) in &config.endpoints_refused {
             lines.push(format!("endpoints of {file} are refused since {}", clock::rfc3339(*at)));
         }
+        lines.extend(config.expiry.outdated());
         lines.extend(self.kept.lines());
         lines.extend(config.dns.troubles());
         let serves = self.state == State::Ready && self.health.has_started();

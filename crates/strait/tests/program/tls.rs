@@ -7,7 +7,7 @@ use std::path::Path;
 use ::tls::Version;
 
 use crate::handover::{Successors, upgrade, upgraded, with_handover};
-use crate::kit::{KEY_LOG, Scratch, Service, Strait, get, read, strait, text, until};
+use crate::kit::{KEY_LOG, Scratch, Service, Strait, forward_to, get, read, strait, text, until};
 use crate::tls_client::{self, TlsClient};
 
 /// Copies of certificates of tests.
@@ -53,6 +53,30 @@ fn secrets(scratch: impl Fn(&str) -> String) -> Vec<String> {
     let lines = files.iter().flat_map(|file| file.lines());
     let secrets = lines.filter(|line| line.len() >= 16 && !line.starts_with("-----"));
     secrets.map(str::to_owned).collect()
+}
+
+#[test]
+fn a_process_with_a_certificate_that_has_expired_serves_and_says_so() {
+    let (service, scratch) = (Service::start("one"), certificates());
+    let algorithm = &rcgen::PKCS_ECDSA_P256_SHA256;
+    let leaf = pki::Leaf::new(algorithm, &["shop.example.com"]);
+    let put = |write: &dyn Fn(&str, &str), pair: &pki::Pair| {
+        write("site.pem", &pair.chain);
+        write("site.key", &pair.key);
+    };
+    let expired = pki::Leaf { validity: -2 * pki::HOUR..-pki::HOUR, ..leaf.clone() };
+    put(&|name, text| drop(scratch.write(name, text)), &expired.self_signed());
+    let tls = "tls: { certificates: [{ chain: site.pem, key: site.key }] }, routes: all }";
+    let strait =
+        Strait::run_in(scratch, &forward_to(service.address).replace("routes: all }", tls));
+    let ready = get(strait.admin, "/ready?verbose");
+    let line = "listener edge, site.pem: the certificate has expired, at ";
+    assert!(ready.status == 200 && ready.text().contains(line), "{}", ready.text());
+    assert!(ask(strait.listener, Version::Tls13).starts_with("HTTP/1.1 200 OK"));
+    put(&|name, text| strait.write(name, text), &leaf.self_signed());
+    until("the renewed one", || {
+        (!get(strait.admin, "/ready?verbose").text().contains(line)).then_some(())
+    });
 }
 
 #[test]
@@ -187,7 +211,7 @@ fn core_dumps_are_off_once_there_are_keys() {
     let off = ("0".to_owned(), "00000000".to_owned());
     let scratch = certificates();
     let (plain, secure) =
-        (crate::kit::forward_to(service.address), config(&service, &scratch.path("access.log")));
+        (forward_to(service.address), config(&service, &scratch.path("access.log")));
     let strait = Strait::run_in(scratch, &plain);
     assert_ne!(limit(&strait).1, off.1);
     strait.rewrite(&secure);
