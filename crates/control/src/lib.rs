@@ -70,7 +70,7 @@ pub use run::{Control, Outcome, Parts};
 pub use service_manager::{
     STORED_CONNECTIONS, ServiceManager, SocketFileId, StoredSocket, stored_name,
 };
-pub use signals::note_signals;
+pub use signals::{note_requests, note_signals};
 pub use source::Source;
 pub use storing::{StoredCounts, Storer};
 pub use warming::{EarlyAdmin, WarmingError};

@@ -58,6 +58,18 @@ pub fn note_signals<W: Workers>() -> io::Result<()> {
     W::note_signals(&kinds().map(|kind| kind.as_raw_value()))
 }
 
+/// The same for those alone that do not ask a process to end, and would end it by default: scripts send them to a process that has just
+/// been started. To be called before anything that takes time.
+///
+/// # Errors
+///
+/// The kernel's.
+pub fn note_requests<W: Workers>() -> io::Result<()> {
+    let requests = kinds().into_iter().filter(|kind| !asked_by(*kind).is_end());
+    let signals = requests.chain([SignalKind::user_defined2()]).map(|kind| kind.as_raw_value());
+    W::note_signals(&signals.collect::<Vec<_>>())
+}
+
 /// The signals that control listens to.
 #[derive(Debug)]
 pub(crate) struct Signals {

@@ -62,6 +62,7 @@ pub(crate) fn run(run: &Run) -> Result<(), Failure> {
     let activation =
         Activation::from_environment(|name| std::env::var_os(name), std::process::id())?;
     logging::start(&run.log).map_err(|error| Failure::Start(error.to_string()))?;
+    control::note_requests::<DataPath>().map_err(failed("signals"))?;
     activation.report();
     secrecy::key_log(run)?;
     let core_dumps = if run.core_dumps { CoreDumps::ALLOWED } else { CoreDumps::UNTIL_KEYS };

@@ -55,6 +55,27 @@ fn a_configuration_may_come_from_standard_input() {
     assert_eq!(get(strait.listener, "/").status, 200);
 }
 
+/// The configuration is a FIFO, so that the process waits for it until the signals have come, and another file by the time that it
+/// serves.
+#[test]
+fn signals_that_come_while_it_starts_do_not_end_it() {
+    let service = Service::start("one");
+    let script = r#"
+        config=$3; mv "$config" "$config.kept"; mkfifo "$config"
+        (
+            exec 9> "$config"
+            for signal in USR1 USR2 HUP; do kill -$signal $$; done
+            { cat "$config.kept"; echo "limits: { drain_delay: 1s }"; } > "$config.next"
+            mv "$config.next" "$config"
+            cat "$config.kept" >&9
+        ) &
+        exec "$0" "$@"
+    "#;
+    let strait = Strait::run_by(script, Stdio::null(), &[], &forward_to(service.address));
+    assert_eq!(get(strait.listener, "/").status, 200);
+    strait.wait_for_version(2);
+}
+
 #[test]
 fn a_second_process_on_the_same_address_is_refused_clearly() {
     let service = Service::start("one");
