@@ -33,8 +33,8 @@ use super::{Query, connections, explain};
 /// while every connection is being answered.
 const CONNECTIONS_MAX: usize = 64;
 
-/// Bytes of a request head, which is also what hyper buffers.
-const HEAD_BYTES_MAX: usize = 16 << 10;
+/// Bytes of a request head, which is also what hyper buffers: what is asked of `/explain` may be a head of a client's.
+const HEAD_BYTES_MAX: usize = 64 << 10;
 
 /// To read a request head; also how long a kept connection may be idle.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);

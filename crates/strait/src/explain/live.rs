@@ -7,11 +7,22 @@ use super::steps_text;
 use crate::Failure;
 use crate::admin_client::{AdminClient, AdminError, encode};
 
+/// Bytes of a question: an admin interface reads heads of 64 KiB.
+const PATH_BYTES_MAX: usize = 60 << 10;
+
 /// The steps that the process whose admin interface is at `admin` has for a request.
 pub(super) fn ask(admin: &str, request: &ExplainRequest) -> Result<String, Failure> {
     let failed = |error: AdminError| Failure::Explain(error.to_string());
     let mut client = AdminClient::new(admin).map_err(failed)?;
-    let answer = client.get(&path(request)).map_err(failed)?;
+    let path = path(request);
+    if path.len() > PATH_BYTES_MAX {
+        return Err(Failure::Explain(format!(
+            "the URL and the header fields have {} bytes where they are sent to {admin}, which takes {PATH_BYTES_MAX} at most: leave out \
+             what no rule compares, or ask with -c",
+            path.len()
+        )));
+    }
+    let answer = client.get(&path).map_err(failed)?;
     let value: Value = serde_json::from_slice(&answer).unwrap_or_default();
     let Some(steps) = value.get("steps").and_then(Value::as_array) else {
         return Err(failed(AdminError::Stranger(admin.to_owned())));

@@ -275,7 +275,7 @@ fn heads_beyond_the_bound_are_refused() {
     let service = Service::start("one");
     let strait = run(&service);
     let mut client = Client::connect(strait.admin);
-    let long = "a".repeat(32 << 10);
+    let long = "a".repeat(130 << 10);
     client.send(&format!("GET /ready HTTP/1.1\r\nhost: localhost\r\nx: {long}\r\n\r\n"));
     assert_eq!(client.receive().status, 431);
 }

@@ -218,6 +218,12 @@ fn who_is_no_process_to_ask_is_named() {
         assert!(error.contains(part), "{part:?} in {error}");
         assert!(output.stdout.is_empty());
     }
+    let admin = process.admin.to_string();
+    let long = format!("a: {}", "x".repeat(40 << 10));
+    let story = story_of(&admin, &["GET", "/", "-H", &long]);
+    assert!(story.contains("forwarded to cluster service"), "{story}");
+    let output = ask(&admin, &["GET", "/", "-H", &long, "-H", &long]);
+    assert!(text(&output.stderr).contains("takes 61440 at most"), "{}", text(&output.stderr));
     let output = strait(&["explain", "GET", "/"]);
     assert!(text(&output.stderr).contains("--config <FILE>"), "{}", text(&output.stderr));
 }
