@@ -215,13 +215,17 @@ impl Giving {
             self.refusal_logged_at.set(at);
             tracing::warn!(pid = peer.pid, uid = peer.uid, "a handover is refused: {reason}");
         }
-        // Control ends with the process.
-        let news = HandoverStep::Heard(HandoverFact::News(HandoverNews::Failed(cause)));
-        let _ = self.control.blocking_send(news);
+        self.count_failure(cause);
         line.refuse(reason);
         if let Ok(packets) = line.try_clone() {
             self.refused.borrow_mut().add(packets);
         }
+    }
+
+    fn count_failure(&self, cause: &'static str) {
+        // Control ends with the process.
+        let news = HandoverStep::Heard(HandoverFact::News(HandoverNews::Failed(cause)));
+        let _ = self.control.blocking_send(news);
     }
 
     /// Starts the new process, and gives when it asks.
@@ -251,7 +255,8 @@ impl Giving {
             Ok(child) => child,
             Err(error) => {
                 let requester = Requester::new(line, None);
-                return self.conclude(requester, format!("{program} cannot be started: {error}"));
+                return self
+                    .not_started(requester, format!("{program} cannot be started: {error}"));
             }
         };
         tracing::info!(pid = child.id(), program, "upgrade: started the new process");
@@ -261,7 +266,7 @@ impl Giving {
             requester.look();
             if let Ok(Some(status)) = child.try_wait() {
                 let reason = format!("the new process ended before it took over ({status})");
-                return self.conclude(requester, reason);
+                return self.not_started(requester, reason);
             }
             let next = self.next_peer(Duration::from_millis(50));
             let Some((taker, heard)) = next else { continue };
@@ -279,11 +284,17 @@ impl Giving {
         // It was started by this process, which therefore may end it.
         let _ = child.kill();
         let _ = child.wait();
-        let reason = if self.is_ending() {
-            "this process is ending, and has ended the new one".to_owned()
-        } else {
-            "the new process did not ask to take over in time, and was ended".to_owned()
-        };
+        if self.is_ending() {
+            let reason = "this process is ending, and has ended the new one".to_owned();
+            return self.conclude(requester, reason);
+        }
+        let reason = "the new process did not ask to take over in time, and was ended".to_owned();
+        self.not_started(requester, reason)
+    }
+
+    /// There is no new process that asks to take over, for this reason.
+    fn not_started(&self, requester: Requester, reason: String) -> End {
+        self.count_failure("start");
         self.conclude(requester, reason)
     }
 

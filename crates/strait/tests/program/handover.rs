@@ -16,6 +16,7 @@ use io::packets::ProcessHandle;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use crate::handover_refusals::failures;
 use crate::kit::{
     Client, Scratch, Service, Strait, claim_port, forward_to, get, get_from_either, strait, text,
     until, with_admin,
@@ -295,6 +296,7 @@ fn a_new_process_that_cannot_serve_changes_nothing() {
         let response = client.get("/");
         assert_eq!((response.status, response.field("connection")), (200, None));
     }
+    assert_eq!(failures(&strait, "start"), 4);
     let output = self::strait(&["upgrade", "-c", &wrong]);
     assert_eq!(output.status.code(), Some(1));
     // One that cannot have what it is configured to.

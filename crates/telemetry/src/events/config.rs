@@ -214,7 +214,7 @@ pub struct HandoverFailed {
 }
 
 /// Why handovers fail.
-pub const HANDOVER_FAILURES: [&str; 12] = [
+pub const HANDOVER_FAILURES: [&str; 13] = [
     "busy",
     "closed",
     "descriptors",
@@ -224,6 +224,7 @@ pub const HANDOVER_FAILURES: [&str; 12] = [
     "over_bound",
     "own",
     "silent",
+    "start",
     "timeout",
     "user",
     "version",

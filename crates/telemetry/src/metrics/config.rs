@@ -298,7 +298,7 @@ pub(super) static FAMILIES: &[Family] = &[
         name: "strait_handover_failures_total",
         kind: MetricType::Counter,
         help: "Handovers that failed, and processes on the handover socket that were refused, by cause: `busy`, if \
-               another process takes over already; `user`, if the user may not; `silent`, if nothing came in time; `timeout`, if it took longer than `handover.timeout`; \
+               another process takes over already; `user`, if the user may not; `silent`, if nothing came in time; `start`, if `strait upgrade` could not start the new process, or that ended, or did not ask to take over; `timeout`, if it took longer than `handover.timeout`; \
                `garbled`, if a packet could not be read; `descriptors`, if a packet had another number of \
                descriptors than it should; `out_of_turn`, if a packet came when another was due; `over_bound`, if there was \
                more of something than any process needs; `version`, if the other process speaks no version of the protocol that this one does; `closed`, if the other process ended; `gave_up`, if it \
