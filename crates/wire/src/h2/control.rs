@@ -138,13 +138,19 @@ impl Http2 {
         }
     }
 
-    /// Takes no more streams; those that are open go on.
+    /// Takes no more streams; those that are open go on. A server does not hear of that from a client with open streams, unless something
+    /// is wrong: it opens none, and some servers take the frame for the end of the connection, which comes once they are over.
     pub fn go_away(&mut self, code: ErrorCode) {
         let last = self.streams.last_peer();
         if self.ending.ours.is_none_or(|before| before > last) || code != ErrorCode::NO_ERROR {
             let last = self.ending.ours.map_or(last, |before| before.min(last));
             self.ending.ours = Some(last);
-            self.pending.goaway = Some((last, code));
+            let is_said = self.role == Http2Role::Server
+                || code != ErrorCode::NO_ERROR
+                || self.streams.len() == 0;
+            if is_said {
+                self.pending.goaway = Some((last, code));
+            }
         }
     }
 
