@@ -38,9 +38,23 @@ pub(crate) struct Buffers {
     /// The fewest free buffers since the last trim: that many were not needed.
     spare: [usize; SIZES.len()],
     usage: BufferUse,
+    /// Bytes beyond which it has to be looked at what is held, if there is a bound.
+    alarm_bytes: Option<u64>,
 }
 
 impl Buffers {
+    /// Whether more is held than was set by [`Buffers::set_alarm`].
+    #[inline]
+    pub(crate) fn is_alarmed(&self) -> bool {
+        self.alarm_bytes.is_some_and(|bytes| self.usage.bytes > bytes)
+    }
+
+    /// Where leases are to hold `bytes` at most: raises an alarm once an eighth of that is held beyond it, or beyond what is held now.
+    pub(crate) fn set_alarm(&mut self, bytes: Option<u64>) {
+        let of_bound = |bytes: u64| bytes.max(self.usage.bytes).saturating_add(bytes / 8);
+        self.alarm_bytes = bytes.map(of_bound);
+    }
+
     /// An empty buffer with room for at least `bytes`. One of more than [`BUFFER_BYTES_MAX`] is made
     /// for this lease alone.
     pub(crate) fn lease(&mut self, bytes: usize) -> Buffer {

@@ -145,3 +145,33 @@ fn an_exchange_that_ends_for_what_its_client_holds_says_so() {
         );
     });
 }
+
+#[test]
+fn buffers_that_grow_fast_are_bounded_before_the_next_look_is_due() {
+    hold_by_one(CONFIG, |talk| {
+        let (level, releases_free) = (MemoryLevel::Normal, false);
+        let (resident_bytes, max_bytes, excess_bytes) = (0, MIB / 4, 0);
+        talk.has_memory(MemoryPressure {
+            level,
+            resident_bytes,
+            max_bytes,
+            releases_free,
+            excess_bytes,
+        });
+        let hold = |talk: &mut Talk<'_>| {
+            let client = talk.client();
+            talk.takes(client, 100);
+            talk.says(client, GET);
+            let upstream = talk.upstream();
+            talk.heard(upstream);
+            talk.says(upstream, "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n");
+            talk.says(upstream, "a".repeat(18_000));
+            client
+        };
+        let clients: Vec<_> = (0..12).map(|_| hold(talk)).collect();
+        let open = clients.iter().filter(|client| !talk.is_closed(**client)).count();
+        // Half of the bound, and an eighth of that; each has 18,000 bytes at least.
+        assert!((1..=8).contains(&open), "{open}");
+        assert!(talk.log().contains("its client held "));
+    });
+}

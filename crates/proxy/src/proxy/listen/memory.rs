@@ -40,6 +40,7 @@ impl Proxy {
         }
         let parts = 1 + self.connections.table.len() / LOOKED_AT_ONCE;
         self.listen.buffered_look = now + LOOK_INTERVAL * u32::try_from(parts).unwrap_or(u32::MAX);
+        self.set_buffers_alarm();
         self.add_up_buffered();
         if self.listen.listeners.is_over_buffered(self.cx.share) {
             self.end_largest_holders(now);
@@ -51,6 +52,23 @@ impl Proxy {
             self.listen.buffered_look = now + LOOK_INTERVAL / 10;
         }
         self.listen.tell_buffered(&mut self.cx);
+    }
+
+    /// The same before the next look is due: what is held has grown by much since the last one. What is free then takes memory, too.
+    #[cold]
+    pub(in crate::proxy) fn bound_buffered_at_once(&mut self, now: Time) {
+        self.listen.buffered_look = now;
+        self.set_buffers_alarm();
+        self.bound_buffered(now);
+        self.cx.buffers.release_free();
+        self.set_buffers_alarm();
+    }
+
+    /// Has it looked at again once that has grown by much.
+    pub(in crate::proxy) fn set_buffers_alarm(&mut self) {
+        let most = self.cx.memory.buffered_bytes_max();
+        let most = (most < u64::MAX).then(|| self.cx.share.of_bytes(most));
+        self.cx.buffers.set_alarm(most);
     }
 
     /// Looks for the gauges alone, while nothing is near a bound.

@@ -30,6 +30,7 @@ impl Proxy {
             self.end_holders_of(excess_bytes, now);
             self.cx.buffers.release_free();
         }
+        self.set_buffers_alarm();
         self.settle(now);
     }
 
