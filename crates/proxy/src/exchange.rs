@@ -83,7 +83,7 @@ use crate::exchange::stage::{Current, Stage};
 use crate::exchange::stalls::StallKey;
 use crate::filter::Filter;
 use crate::filter::filter_chain::{BodyObservers, Gathered, Held};
-use crate::keys::{EndpointKey, ExchangeKey, PoolId, StreamKey};
+use crate::keys::{ConnKey, EndpointKey, ExchangeKey, PoolId, StreamKey};
 use crate::listen::clients::ClientPlace;
 use crate::tools::pinned::Pinned;
 use crate::tools::time::Time;
@@ -237,6 +237,8 @@ pub(crate) struct Route {
     /// The endpoint that was chosen for an attempt which waits for a connection. A worker that takes the exchange over
     /// chooses anew.
     pub(crate) chosen: Option<EndpointId>,
+    /// The connection that is being established, for which an attempt waits to know how many streams it takes: it fails with that.
+    pub(crate) awaits: Option<ConnKey>,
     /// What each attempt chooses its endpoint by, where the cluster goes by a hash.
     pub(crate) hash: Option<NonZeroU64>,
     /// Which endpoints each attempt may choose, where the cluster has subsets.
@@ -263,6 +265,7 @@ impl Route {
             newer: None,
             endpoint: None,
             chosen: None,
+            awaits: None,
             hash: None,
             subset: None,
             cookie: None,

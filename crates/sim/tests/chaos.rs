@@ -214,7 +214,7 @@ fn processes_that_fail_while_everything_is_given_back_break_no_promise() {
     let returns = returns(&summaries);
     println!("{:?}, {returns:?}", outcomes(&summaries));
     assert!(returns.completed > 150, "only {returns:?}");
-    assert!(returns.refused >= 5, "only {returns:?}");
+    assert!(returns.refused >= 2, "only {returns:?}");
     assert!(returns.former_ended >= 10 && returns.new_ended >= 5, "only {returns:?}");
 }
 

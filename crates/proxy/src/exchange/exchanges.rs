@@ -141,7 +141,7 @@ impl Exchanges {
         exchange.deadlines.clear(Wait::Pause);
         exchange.progress.attempts = exchange.progress.attempts.saturating_add(1);
         if let Some(route) = &mut exchange.route {
-            (route.endpoint, route.chosen) = (Some(place), None);
+            (route.endpoint, route.chosen, route.awaits) = (Some(place), None, None);
         }
         let awaits_body = !exchange.request.is_complete && exchange.kind == ExchangeKind::Http;
         if cx.emitter.is_debug() {

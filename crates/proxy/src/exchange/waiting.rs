@@ -5,7 +5,7 @@ use crate::exchange::exchanges::Exchanges;
 use crate::exchange::queued_request::QueuedRequest;
 use crate::exchange::stage::Stage;
 use crate::exchange::{Exchange, Wait};
-use crate::keys::{ExchangeKey, PoolId};
+use crate::keys::{ConnKey, ExchangeKey, PoolId};
 use crate::tools::time::Time;
 use crate::upstream::Upstreams;
 
@@ -24,6 +24,9 @@ impl Exchanges {
         let timeout = cluster.timeouts.pending;
         exchange.give_request(&mut upstream.pools);
         exchange.begin_waiting(request);
+        if let Some(route) = &mut exchange.route {
+            route.awaits = None;
+        }
         upstream.pools.wait(pool, exchange.client, key);
         // Who left the queue in vain goes on waiting, not once more.
         if !exchange.deadlines.is_set(Wait::Connection) {
@@ -39,17 +42,23 @@ impl Exchanges {
         exchange.take_waiting()
     }
 
-    /// A connection failed, and with it an attempt of those that wait to know what it allows: they
-    /// have no stream on it, and would have it opened again and again.
-    pub(crate) fn count_attempts(&mut self, id: PoolId, upstream: &Upstreams) {
-        for key in upstream.pools.queue(id) {
-            if let Some(exchange) = self.get_mut(*key)
-                && exchange.request.asks_upgrade
-                && matches!(exchange.stage(), Stage::Waiting { .. })
-            {
-                exchange.progress.attempts = exchange.progress.attempts.saturating_add(1);
-            }
-        }
+    /// The exchanges that wait to know what this connection of the pool allows.
+    pub(crate) fn awaiting(
+        &self,
+        connection: ConnKey,
+        pool: PoolId,
+        upstream: &Upstreams,
+    ) -> Vec<ExchangeKey> {
+        let awaits = |key: &&ExchangeKey| self.get(**key).is_some_and(|it| it.awaits(connection));
+        upstream.pools.queue(pool).filter(awaits).copied().collect()
+    }
+}
+
+impl Exchange {
+    /// Whether it waits to know what this connection allows.
+    pub(crate) fn awaits(&self, connection: ConnKey) -> bool {
+        let awaited = self.route.as_ref().and_then(|route| route.awaits);
+        is_waiting(Some(self)) && awaited == Some(connection)
     }
 }
 

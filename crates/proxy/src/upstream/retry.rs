@@ -10,6 +10,7 @@ use telemetry::events::RetryDenial;
 
 use crate::connection::Connection;
 use crate::exchange::fault::{Retry, consequence, retry_word};
+use crate::exchange::{Exchange, Request};
 use crate::keys::Slot;
 
 /// Attempts of one exchange, the first included.
@@ -87,6 +88,23 @@ pub(crate) enum Decision {
 }
 
 impl FailedAttempt {
+    /// The attempt that this exchange makes, where nothing of its request was sent.
+    pub(crate) fn unsent(exchange: &Exchange, cause: Cause) -> Self {
+        let Request { method, is_complete, asks_upgrade, .. } = exchange.request;
+        let is_check = exchange.check().is_some();
+        Self {
+            cause,
+            number: exchange.progress.attempts,
+            kept: Kept::Unsent,
+            has_answered: false,
+            is_reused: false,
+            is_idempotent: method.is_idempotent() || is_check,
+            asks_upgrade,
+            is_head_alone: is_complete && exchange.progress.request_bytes == 0 && !asks_upgrade,
+            has_others: !is_check && exchange.cluster().is_some_and(|it| it.endpoints.len() > 1),
+        }
+    }
+
     /// What follows, where the rule has this `retry` or none.
     pub(crate) fn decide(&self, policy: Option<&RetryPolicy>) -> Decision {
         let attempts_max = match (self.cause, policy) {

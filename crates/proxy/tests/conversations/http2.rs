@@ -954,6 +954,39 @@ fn an_upgrade_gives_up_on_a_service_that_cannot_be_reached() {
     });
 }
 
+/// One of them has a stream there, and the others wait to know how many it takes.
+#[test]
+fn requests_go_elsewhere_with_the_connection_that_they_wait_for() {
+    hold(
+        &TO_HTTP2.replace("connections_max: 2", "connect_timeout: 5s, timeouts: { pending: 1s }"),
+        |talk| {
+            if talk.variant() == Variant::Moving {
+                // What moves while it waits chooses its endpoint anew.
+                return talk.leave_out();
+            }
+            let mut client = Speaker::client(talk);
+            let mut streams: Vec<_> = (0..4).map(|_| client.gets(talk, "/")).collect();
+            let mut live = Speaker::upstream(talk);
+            let dead = talk.connecting();
+            let failed = format!(r#""failed_attempts":"{} connect_timeout""#, talk.address(dead));
+            // Longer than a request waits for a connection that is in use.
+            talk.passes(Duration::from_secs(3));
+            assert_eq!(client.hears(talk), "");
+            talk.passes(Duration::from_millis(2_100));
+            assert!(talk.is_closed(dead));
+            let asked = live.hears(talk);
+            assert_eq!(asked.matches("GET /").count(), 4, "{asked}");
+            for n in 0..4 {
+                live.answers(talk, 2 * n + 1, "HTTP/1.1 204 No Content\r\n\r\n", true);
+            }
+            let heard = client.hears(talk);
+            streams.retain(|stream| !heard.contains(&format!("{stream}: 204")));
+            assert!(streams.is_empty(), "{heard}");
+            assert_eq!(talk.log().matches(&failed).count(), 2, "{}", talk.log());
+        },
+    );
+}
+
 #[test]
 fn an_exchange_ends_with_a_reply_that_has_no_body() {
     hold(CONFIG, |talk| {

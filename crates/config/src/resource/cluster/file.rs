@@ -401,7 +401,8 @@ impl From<EndpointAddress> for WeightedEndpoint {
     "response": "write `response_head` or `response_body`",
 }))]
 pub struct Timeouts {
-    /// For a connection while `connections_max` are in use. Beyond it: 503.
+    /// For a connection while `connections_max` are in use, or until one that is established has said how many requests
+    /// it takes. Beyond it: 503.
     pub pending: Timeout,
     /// From the last byte of the request to the head of the response. Beyond it: 504. gRPC calls have the listener's
     /// `tunnel_idle` instead, because upstreams may send the head only with their first message.

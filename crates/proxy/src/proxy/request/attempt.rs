@@ -11,7 +11,7 @@ use crate::exchange::check_run::CheckRun;
 use crate::exchange::queued_request::{Form, QueuedRequest};
 use crate::exchange::waiting::is_waiting;
 use crate::exchange::{Exchange, ExchangeKind, Route, Wait};
-use crate::keys::{ExchangeKey, PoolId, label};
+use crate::keys::{ConnKey, ExchangeKey, PoolId, label};
 use crate::listen::clients::ClientPlace;
 use crate::proxy::Proxy;
 use crate::tools::detail::Detail;
@@ -206,20 +206,34 @@ impl Proxy {
         (Arc::clone(cluster), exchange.check().is_some())
     }
 
-    /// A request waits until its connection says how many streams it takes, if the queue has a place for it.
+    /// A request waits until this connection says how many streams it takes, if the queue has a place for it. How long that is
+    /// established, the bound for connecting says; the one for waiting begins behind that.
     pub(super) fn enqueue_for_settings(
         &mut self,
         key: ExchangeKey,
+        connection: ConnKey,
         request: QueuedRequest,
         now: Time,
     ) {
         let Some(exchange) = self.exchanges.get(key) else { return };
         let Some((cluster, id)) = exchange.cluster().zip(exchange.pool()) else { return };
+        let until = now + (cluster.timeouts.connect + cluster.timeouts.pending);
+        let is_first = !exchange.deadlines.is_set(Wait::Connection);
         let newest = self.cx.snapshot.cluster(id.cluster).unwrap_or(cluster);
         if self.upstream.pools.takes_place(Pool::new(newest, id.priority)) {
             self.exchanges.enqueue(key, request, now, &mut self.upstream, &mut self.cx);
         } else {
             self.enqueue_over(key, request, id, now);
+        }
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        if !is_waiting(Some(exchange)) {
+            return;
+        }
+        if let Some(route) = &mut exchange.route {
+            route.awaits = Some(connection);
+        }
+        if is_first {
+            self.exchanges.set_deadline(key, Wait::Connection, until, &mut self.cx);
         }
     }
 

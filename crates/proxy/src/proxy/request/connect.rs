@@ -29,7 +29,6 @@ use crate::tools::peer_address::PeerAddress;
 use crate::tools::sent::Sent;
 use crate::tools::time::Time;
 use crate::upstream::connecting::ConnectFault;
-use crate::upstream::retry::ATTEMPTS_MAX;
 
 /// Where a connection goes.
 pub(super) struct Way<'c> {
@@ -51,12 +50,6 @@ impl Proxy {
         head: Option<&RequestHead<'_>>,
         now: Time,
     ) {
-        let has_tried_enough = |exchange: &Exchange| {
-            exchange.request.asks_upgrade && exchange.progress.attempts >= ATTEMPTS_MAX
-        };
-        if self.exchanges.get(key).is_some_and(has_tried_enough) {
-            return self.fail_queued(key, request, Cause::ConnectFailed, now);
-        }
         let (endpoint, address, peer) = self.exchanges.way(key, cluster, place, &self.connections);
         let QueuedRequest { outbox, form } = request;
         let (state, is_personal, codec, stream) = match form {
@@ -201,7 +194,7 @@ impl Proxy {
             if let Some(route) = self.exchanges.get_mut(key).and_then(|it| it.route.as_mut()) {
                 route.chosen = endpoint;
             }
-            return self.enqueue_for_settings(key, request, now);
+            return self.enqueue_for_settings(key, upstream, request, now);
         }
         if is_upgrade && !multiplex.is_some_and(Multiplex::allows_extended_connect) {
             let request = QueuedRequest { outbox, form: Form::Stream { head: parked, tail } };
@@ -386,7 +379,9 @@ impl Proxy {
         if let Err(fault) = result {
             let (pool, cause) = (upstream.pool(), fault.cause);
             self.cx.count_connect_failure(upstream, fault, now);
-            self.exchanges.count_attempts(pool, &self.upstream);
+            for waiting in self.exchanges.awaiting(key, pool, &self.upstream) {
+                self.fail_waiting_attempt(waiting, key, cause, now);
+            }
             self.end_streams(key, cause, now);
             return self.close_upstream(key, Some(cause), now);
         }

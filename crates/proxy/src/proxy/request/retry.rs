@@ -11,8 +11,9 @@ use crate::connection::Connection;
 use crate::exchange::hedging::WAITS_OF_ATTEMPT;
 use crate::exchange::queued_request::QueuedRequest;
 use crate::exchange::retrying::grpc_status;
+use crate::exchange::waiting::is_waiting;
 use crate::exchange::{Exchange, Wait};
-use crate::keys::{ExchangeKey, StreamKey, label};
+use crate::keys::{ConnKey, ExchangeKey, StreamKey, label};
 use crate::proxy::Proxy;
 use crate::proxy::receive::elements::Following;
 use crate::tools::time::Time;
@@ -29,14 +30,7 @@ impl Proxy {
         let Some(attempt) = failed_attempt(exchange, connection, upstream, cause) else {
             return self.fail(key, cause, now);
         };
-        let decision = match exchange.check() {
-            // A check is not made better than it went. Only the end of an idle connection says nothing.
-            Some(_) if !attempt.is_reused && cause != Cause::UpstreamGoingAway => Decision::Fail,
-            // The later one goes on.
-            None if exchange.hedge_of().is_some() => Decision::Fail,
-            _ => attempt.decide(exchange.retry_policy()),
-        };
-        match self.pace(key, decision, None, now) {
+        match self.pace(key, decision(exchange, &attempt), None, now) {
             Some(pause) => {
                 let Some(request) = self.retry(key, upstream, cause, None, now) else { return };
                 self.end_upstream(upstream, Some(cause), ErrorCode::CANCEL, now);
@@ -44,6 +38,44 @@ impl Proxy {
             }
             None => self.fail(key, cause, now),
         }
+    }
+
+    /// The connection cannot be established for which this exchange waits: its attempt has failed as those that have streams there.
+    pub(super) fn fail_waiting_attempt(
+        &mut self,
+        key: ExchangeKey,
+        connection: ConnKey,
+        cause: Cause,
+        now: Time,
+    ) {
+        let upstream = self.connections.get(connection).and_then(Connection::upstream);
+        let endpoint = upstream.map(|upstream| upstream.endpoint);
+        let reason = upstream.and_then(|upstream| upstream.reason.clone());
+        // One that waits again may stand in the queue twice.
+        let awaits = |it: &&mut Exchange| it.awaits(connection);
+        let Some(exchange) = self.exchanges.get_mut(key).filter(awaits) else { return };
+        let place = endpoint.and_then(|id| exchange.cluster()?.place_of(id));
+        if let Some(route) = &mut exchange.route {
+            (route.endpoint, route.chosen, route.awaits) = (place.or(route.endpoint), None, None);
+        }
+        exchange.progress.attempts = exchange.progress.attempts.saturating_add(1);
+        let decision = decision(exchange, &FailedAttempt::unsent(exchange, cause));
+        if let Some(reason) = reason {
+            self.exchanges.note_detail(key, || *reason);
+        }
+        let Some(pause) = self.pace(key, decision, None, now) else {
+            return self.fail(key, cause, now);
+        };
+        let Some(mut request) = self.exchanges.take_waiting(key, now) else { return };
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        exchange.deadlines.clear(Wait::Connection);
+        if let Some(pool) = exchange.pool() {
+            let (client, exchanges) = (exchange.client, &self.exchanges);
+            self.upstream.pools.give_up(pool, client, |key| is_waiting(exchanges.get(key)));
+        }
+        self.note_failure(key, cause, now);
+        self.count_retry(key, &mut request, cause);
+        self.try_after(key, request, pause, now);
     }
 
     /// Whether the request is sent again in place of this response.
@@ -166,6 +198,20 @@ impl Proxy {
         (cause, answer): (Cause, Option<(u16, Option<u32>)>),
         now: Time,
     ) {
+        self.note_failure(key, cause, now);
+        let Some(exchange) = self.exchanges.table.get_mut(key) else { return };
+        let (pools, cx) = (&mut self.upstream.pools, &mut self.cx);
+        match answer {
+            Some(answer) => exchange.on_retried(answer, pools, cx, now),
+            None => {
+                let connection = self.connections.get(upstream.connection);
+                exchange.on_failure(cause, connection, pools, cx, now);
+            }
+        }
+    }
+
+    /// The same for the exchange alone.
+    fn note_failure(&mut self, key: ExchangeKey, cause: Cause, now: Time) {
         let Some(exchange) = self.exchanges.table.get_mut(key) else { return };
         exchange.note_tried();
         let endpoint = exchange.endpoint_text(&self.connections);
@@ -174,14 +220,6 @@ impl Proxy {
         if exchange.record.cause.is_none() {
             // What was said of this attempt is no reason for the end.
             exchange.record.cause_detail = None;
-        }
-        let (pools, cx) = (&mut self.upstream.pools, &mut self.cx);
-        match answer {
-            Some(answer) => exchange.on_retried(answer, pools, cx, now),
-            None => {
-                let connection = self.connections.get(upstream.connection);
-                exchange.on_failure(cause, connection, pools, cx, now);
-            }
         }
     }
 
@@ -242,6 +280,19 @@ impl Proxy {
     }
 }
 
+/// What follows a failed attempt of this exchange.
+fn decision(exchange: &Exchange, attempt: &FailedAttempt) -> Decision {
+    match exchange.check() {
+        // A check is not made better than it went. Only the end of an idle connection says nothing.
+        Some(_) if !attempt.is_reused && attempt.cause != Cause::UpstreamGoingAway => {
+            Decision::Fail
+        }
+        // The later one goes on.
+        None if exchange.hedge_of().is_some() => Decision::Fail,
+        _ => attempt.decide(exchange.retry_policy()),
+    }
+}
+
 /// What is known of an attempt that failed; none if its request is no longer there.
 fn failed_attempt(
     exchange: &Exchange,
@@ -251,17 +302,9 @@ fn failed_attempt(
 ) -> Option<FailedAttempt> {
     let kept = Kept::of(connection, upstream.slot)?;
     Some(FailedAttempt {
-        cause,
-        number: exchange.progress.attempts,
         kept,
         has_answered: exchange.progress.interim_responses > 0 || connection.codec.is_amid_head(),
         is_reused: connection.requests > 1,
-        is_idempotent: exchange.request.method.is_idempotent() || exchange.check().is_some(),
-        asks_upgrade: exchange.request.asks_upgrade,
-        is_head_alone: exchange.request.is_complete
-            && exchange.progress.request_bytes == 0
-            && !exchange.request.asks_upgrade,
-        has_others: exchange.check().is_none()
-            && exchange.cluster().is_some_and(|it| it.endpoints.len() > 1),
+        ..FailedAttempt::unsent(exchange, cause)
     })
 }
