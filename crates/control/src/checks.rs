@@ -1,6 +1,7 @@
 //! Health checks: the [`Checker`] says what is due, workers find out, and what follows is logged and counted.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +21,12 @@ use crate::pace::Pace;
 
 /// Endpoints that are unhealthy or degraded of which another process hears.
 const REMEMBERED_MAX: usize = 4_096;
+
+/// Endpoints that are healthy of which another process hears, each with [`MARK_DIGITS`] bytes.
+const HEALTHY_MAX: usize = 1 << 18;
+
+/// Hexadecimal digits of the mark of a healthy endpoint.
+const MARK_DIGITS: usize = 8;
 
 /// What an endpoint says of itself in a response to a request.
 const SAID_SO: &str = "the endpoint reported failure: x-envoy-immediate-health-check-fail";
@@ -134,23 +141,28 @@ impl Checks {
         [unhealthy, degraded].map(|all| all.iter().map(written).collect())
     }
 
+    /// Writes down which endpoints are healthy, as one text: thousands of them take some bytes each.
+    pub(crate) fn write_healthy(&self) -> String {
+        marks_text(&self.checker.marks_of_healthy(HEALTHY_MAX))
+    }
+
     /// Goes on with what another process wrote down, which `is_newer` than what this one knows if this one takes back what it gave.
     /// What cannot be read is left out.
     pub(crate) fn adopt<F>(
         &mut self,
         snapshot: &Snapshot<F>,
-        written: [&[Value]; 2],
+        (unwell, healthy): ([&[Value]; 2], &str),
         is_newer: bool,
     ) -> Checked {
-        let remembered: Vec<_> = written.into_iter().flatten().filter_map(read).collect();
-        if !remembered.is_empty() {
-            let degraded = remembered.iter().filter(|one| one.reason.is_none()).count();
-            let unhealthy = remembered.len() - degraded;
+        let unwell: Vec<_> = unwell.into_iter().flatten().filter_map(read).collect();
+        if !unwell.is_empty() {
+            let degraded = unwell.iter().filter(|one| one.reason.is_none()).count();
+            let unhealthy = unwell.len() - degraded;
             tracing::info!(unhealthy, degraded, "endpoints stay as they are after the handover");
         }
         // A list that is full does not say of the others that they are healthy.
-        let is_newer = is_newer && remembered.len() < REMEMBERED_MAX;
-        self.checker.adopt(snapshot, &remembered, is_newer, now())
+        let is_newer = is_newer && unwell.len() < REMEMBERED_MAX;
+        self.checker.adopt(snapshot, (&unwell, &marks(healthy)), is_newer, now())
     }
 
     fn log(&mut self, checked: &Checked) {
@@ -182,6 +194,25 @@ fn read(one: &Value) -> Option<RememberedCheck> {
         reason: one["reason"].as_str().map(Into::into),
         lasted: Duration::from_millis(one["lasted_ms"].as_u64()?),
     })
+}
+
+fn marks_text(marks: &[u32]) -> String {
+    let mut text = String::with_capacity(marks.len() * MARK_DIGITS);
+    for mark in marks {
+        // A string takes whatever comes.
+        let _ = write!(text, "{mark:08x}");
+    }
+    text
+}
+
+/// Those that can be read.
+fn marks(text: &str) -> Vec<u32> {
+    let (all, _) = text.as_bytes().as_chunks::<MARK_DIGITS>();
+    let read = all.iter().take(HEALTHY_MAX).filter_map(|digits| {
+        let digits = str::from_utf8(digits).ok()?;
+        u32::from_str_radix(digits, 16).ok()
+    });
+    read.collect()
 }
 
 fn log_warmed(warmed: &Warmed) {
@@ -229,5 +260,33 @@ fn log(event: &CheckEvent) {
             ?after,
             "endpoint healthy: its checks pass, and it gets requests again"
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_read_as_they_were_written_and_others_are_left_out() {
+        for all in [&[][..], &[0], &[1, 0xdead_beef, u32::MAX]] {
+            let text = marks_text(all);
+            assert_eq!((marks(&text), text.len()), (all.to_vec(), all.len() * MARK_DIGITS));
+        }
+        for (text, read) in [
+            ("0000000", &[][..]),
+            ("000000070000", &[7]),
+            ("not-hex!00000007", &[7]),
+            // Eight bytes are no eight characters.
+            ("\u{e9}\u{e9}\u{e9}0\u{e9}00000000", &[]),
+        ] {
+            assert_eq!(marks(text), read, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_marks_of_many_endpoints_are_bounded() {
+        let text = "00000001".repeat(HEALTHY_MAX + 1);
+        assert_eq!(marks(&text).len(), HEALTHY_MAX);
     }
 }

@@ -182,6 +182,8 @@ impl Health {
             ("ejections", json!(ejections)),
             ("unhealthy", json!(unhealthy)),
             ("degraded", json!(degraded)),
+            // A version that does not know it begins with healthy ones anew.
+            ("healthy", json!(self.checks.write_healthy())),
         ];
         lists.into_iter().map(|(key, list)| (key.to_owned(), list)).collect()
     }
@@ -213,7 +215,9 @@ impl Health {
     pub(crate) fn adopt<F>(&mut self, snapshot: &Snapshot<F>, written: &Value, is_newer: bool) {
         let list = |key| written.get(key).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         self.outliers.adopt(snapshot, list("ejections"));
-        let checked = self.checks.adopt(snapshot, [list("unhealthy"), list("degraded")], is_newer);
+        let unwell = [list("unhealthy"), list("degraded")];
+        let healthy = written.get("healthy").and_then(Value::as_str).unwrap_or_default();
+        let checked = self.checks.adopt(snapshot, (unwell, healthy), is_newer);
         self.after(snapshot, checked);
     }
 }

@@ -407,9 +407,9 @@ fn another_process_goes_on_with_what_is_unhealthy_or_degraded() {
     assert_eq!(remembered.len(), 2);
     let of_other = RememberedCheck { fingerprint: 1, ..remembered[0].clone() };
     taker.on_snapshot(&taking, 100 * SECOND, || 0);
-    taker.adopt(&taking, &[of_other], false, 100 * SECOND);
+    taker.adopt(&taking, (&[of_other], &[]), false, 100 * SECOND);
     assert_eq!(unfit(find(&taking, "web")), [] as [usize; 0], "another check");
-    let checked = taker.adopt(&taking, &remembered, false, 100 * SECOND);
+    let checked = taker.adopt(&taking, (&remembered, &[]), false, 100 * SECOND);
     assert_eq!((unfit(find(&taking, "web")), checked.changed.len()), (vec![1], 1));
     assert_eq!(degraded(find(&taking, "web")), [2]);
     let web = find(&taking, "web");
@@ -419,13 +419,60 @@ fn another_process_goes_on_with_what_is_unhealthy_or_degraded() {
     assert_eq!(giver.remembered(now, 0), []);
     // What is known here counts for more, unless the other one is newer; then what it does not name is healthy.
     let now_unhealthy = RememberedCheck { reason: Some("later".into()), ..remembered[1].clone() };
-    let checked = taker.adopt(&taking, std::slice::from_ref(&now_unhealthy), false, 101 * SECOND);
+    let one = std::slice::from_ref(&now_unhealthy);
+    let checked = taker.adopt(&taking, (one, &[]), false, 101 * SECOND);
     assert_eq!((unfit(find(&taking, "web")), checked.changed.len()), (vec![1], 0));
-    let checked = taker.adopt(&taking, &[now_unhealthy], true, 101 * SECOND);
+    let checked = taker.adopt(&taking, (one, &[]), true, 101 * SECOND);
     assert_eq!((unfit(find(&taking, "web")), checked.changed.len()), (vec![2], 1));
     assert_eq!(degraded(find(&taking, "web")), [] as [usize; 0]);
-    taker.adopt(&taking, &[], true, 102 * SECOND);
+    taker.adopt(&taking, (&[], &[]), true, 102 * SECOND);
     assert_eq!(unfit(find(&taking, "web")), [] as [usize; 0]);
+}
+
+/// What another process knows as healthy needs as many failures as ever; what that did not know is decided by the first.
+#[test]
+fn another_process_goes_on_with_what_is_healthy_and_its_threshold() {
+    const THRICE: &str = "checks: [{ tcp: {}, interval: 5s, unhealthy: 3 }]";
+    let giving = snapshot(&[("web", &[9000, 9001], THRICE)]);
+    let taking = snapshot(&[("web", &[9000, 9001, 9002], THRICE)]);
+    let (mut giver, mut taker, mut now) = (Checker::default(), Checker::default(), SECOND);
+    giver.on_snapshot(&giving, now, || 0);
+    assert_eq!(giver.marks_of_healthy(10), [] as [u32; 0], "nothing is known yet");
+    round(&mut giver, &giving, &mut now, |_| CheckResult::Passed);
+    let healthy = giver.marks_of_healthy(10);
+    assert_eq!((healthy.len(), giver.marks_of_healthy(1).len()), (2, 1));
+
+    let web = find(&taking, "web");
+    web.activity.mark();
+    taker.on_adopted_snapshot(&taking, now, || 0);
+    taker.adopt(&taking, (&[], &healthy), false, now);
+    let word = |taker: &Checker, place: usize| {
+        taker.word(web.id, web.endpoints[place].id).expect("it is checked").word
+    };
+    assert_eq!([0, 1, 2].map(|place| word(&taker, place)), ["healthy", "healthy", "unknown"]);
+    round(&mut taker, &taking, &mut now, |_| failed("refused"));
+    assert_eq!(unfit(web), [2], "the new one");
+    let result = |port| if port == 9000 { failed("refused") } else { CheckResult::Passed };
+    while unfit(web) != [0, 2] && unfit(web) != [0] {
+        assert!(now < 30 * SECOND, "{:?}", unfit(web));
+        round(&mut taker, &taking, &mut now, result);
+    }
+    assert_eq!(word(&taker, 1), "healthy");
+}
+
+#[test]
+fn the_marks_of_healthy_endpoints_are_of_their_address_and_check() {
+    let other = "checks: [{ http: { path: / }, interval: 5s }]";
+    let of = |ports: &[u16], checks: &str| {
+        let snapshot = snapshot(&[("web", ports, checks)]);
+        let (mut checker, mut now) = (Checker::default(), SECOND);
+        checker.on_snapshot(&snapshot, now, || 0);
+        round(&mut checker, &snapshot, &mut now, |_| CheckResult::Passed);
+        checker.marks_of_healthy(usize::MAX)
+    };
+    assert_eq!(of(&[9000], CHECKS), of(&[9000], CHECKS));
+    assert_ne!(of(&[9000], CHECKS), of(&[9001], CHECKS));
+    assert_ne!(of(&[9000], CHECKS), of(&[9000], other));
 }
 
 proptest! {

@@ -230,3 +230,19 @@ fn an_endpoint_stays_unhealthy_through_a_handover() {
         assert_eq!(get(strait.listener, "/").text(), "good");
     }
 }
+
+#[test]
+fn an_endpoint_stays_healthy_through_a_handover_until_enough_checks_fail() {
+    let (service, mut successors) = (service("127.0.0.1:0", "good"), Successors::default());
+    let checks = "{ http: { path: / }, interval: 1h, interval_quiet: 1h, unhealthy: 3 }";
+    let scratch = Scratch::new();
+    let endpoints = [service.listener.to_string()];
+    let config = with_handover(&scratch, &config(2, &endpoints, checks), "probation: 1m");
+    let strait = Strait::run_in(scratch, &config);
+    until("the first check", || (state(&strait, 0).0 == "healthy").then_some(()));
+    drop(service);
+    upgraded(&strait, &mut successors);
+    // The first check of the new process fails; the next comes within an hour.
+    until("the failure", || (!state(&strait, 0).1.is_empty()).then_some(()));
+    assert_eq!(state(&strait, 0).0, "healthy");
+}

@@ -11,18 +11,19 @@
 //!
 //! A state machine without a clock: `now` is the time since any fixed moment.
 
+mod remembered;
 mod warming;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use self::remembered::RememberedCheck;
 pub use self::warming::Warmed;
 use self::warming::WarmingClusters;
 use super::HealthCheck;
 use super::targets::{Due, OfEndpoint, Recent, Target, TargetId, Targets, User, Watched, part};
 use crate::address::Address;
-use crate::map::Map;
 use crate::resource::cluster::health::{EndpointHealth, HealthStatus};
 use crate::snapshot::{Cluster, ClusterId, Endpoint, EndpointId, Snapshot};
 use crate::xxhash::xxh64;
@@ -146,19 +147,6 @@ pub struct HealthWord {
     pub reason: Option<Box<str>>,
     /// Since when it is.
     pub since: Duration,
-}
-
-/// An endpoint that is unhealthy or degraded, for another process that goes on with it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RememberedCheck {
-    /// Its address.
-    pub endpoint: Address,
-    /// What is asked there, as a number that is the same in every process.
-    pub fingerprint: u64,
-    /// Why it is unhealthy; none if it is degraded.
-    pub reason: Option<Box<str>>,
-    /// Since how long.
-    pub lasted: Duration,
 }
 
 /// Checks endpoints, and says which of them are healthy.
@@ -445,7 +433,8 @@ impl Checker {
             |it: &User| self.clusters.get(&it.cluster).is_some_and(|watched| watched.is_quiet);
         let is_quiet = target.users().all(is_quiet);
         let began = target.began.map_or(now, |(began, _)| began.into());
-        let next = target.next(began, is_quiet, before.0.is_none(), die).max(now);
+        let was_first = std::mem::take(&mut target.is_adopted) || before.0.is_none();
+        let next = target.next(began, is_quiet, was_first, die).max(now);
         let users: Vec<User> = target.users().copied().collect();
         // Nothing follows from most results.
         let unfit = ((target.is_healthy, target.is_degraded) != before).then(|| Unfit {
@@ -591,59 +580,6 @@ impl Checker {
     pub fn unhealthy(&self, cluster: ClusterId) -> usize {
         let endpoints = self.clusters.get(&cluster).into_iter().flat_map(Watched::iter);
         endpoints.filter(|endpoint| !self.is_fit(*endpoint)).count()
-    }
-
-    /// Up to `count_max` endpoints that are unhealthy or degraded.
-    #[must_use]
-    pub fn remembered(&self, now: Duration, count_max: usize) -> Vec<RememberedCheck> {
-        let all = self.targets.values();
-        let unwell = all.filter(|it| it.is_healthy == Some(false) || it.is_degraded);
-        let remembered = unwell.take(count_max).map(|target| RememberedCheck {
-            endpoint: target.address.clone(),
-            fingerprint: target.asked.fingerprint,
-            reason: (target.is_healthy == Some(false))
-                .then(|| target.reason().unwrap_or_default().into()),
-            lasted: now.saturating_sub(target.since.into()),
-        });
-        remembered.collect()
-    }
-
-    /// Goes on with what another process knew. What this one has found out itself stays, unless the other `is_newer`: then what it does
-    /// not name is healthy.
-    pub fn adopt<F>(
-        &mut self,
-        snapshot: &Snapshot<F>,
-        remembered: &[RememberedCheck],
-        is_newer: bool,
-        now: Duration,
-    ) -> Checked {
-        let known: Map<(&Address, u64), &RememberedCheck> =
-            remembered.iter().map(|one| ((&one.endpoint, one.fingerprint), one)).collect();
-        let mut clusters = BTreeSet::new();
-        for target in self.targets.values_mut() {
-            let key = (&target.address, target.asked.fingerprint);
-            let one = known.get(&key).copied();
-            let was_well = target.is_healthy != Some(false) && !target.is_degraded;
-            let is_adopted = match target.is_healthy {
-                None => one.is_some(),
-                Some(_) => is_newer && !(was_well && one.is_none()),
-            };
-            if !is_adopted {
-                continue;
-            }
-            match one.map(|one| &one.reason) {
-                Some(Some(reason)) => target.fail_as_before(reason),
-                Some(None) => target.pass_as_before(true),
-                None => target.pass_as_before(false),
-            }
-            let lasted = one.map_or(Duration::ZERO, |one| one.lasted);
-            target.since = now.saturating_sub(lasted).into();
-            clusters.extend(target.users().map(|user| user.cluster));
-        }
-        for cluster in clusters.iter().filter_map(|id| snapshot.cluster(*id)) {
-            self.settle_cluster(cluster);
-        }
-        Checked { changed: clusters, ..Checked::default() }
     }
 
     fn settle_cluster(&mut self, cluster: &Cluster) {

@@ -105,6 +105,8 @@ pub(super) struct Target {
     pub(super) is_healthy: Option<bool>,
     /// Whether it said so when it last answered as expected.
     pub(super) is_degraded: bool,
+    /// Whether another process has found that out, and no check of this one has ended yet.
+    pub(super) is_adopted: bool,
     /// Checks in a row of which nothing was learnt.
     pub(super) undecided: u8,
     /// Results in a row that speak against that; of one that is unhealthy, those it passed.
@@ -134,6 +136,7 @@ impl Target {
             others: None,
             is_healthy: None,
             is_degraded: false,
+            is_adopted: false,
             undecided: 0,
             against: 0,
             failures: 0,
@@ -165,14 +168,14 @@ impl Target {
 
     /// It is unhealthy, as another process has found.
     pub(super) fn fail_as_before(&mut self, reason: &str) {
-        (self.is_healthy, self.is_degraded) = (Some(false), false);
+        (self.is_healthy, self.is_degraded, self.is_adopted) = (Some(false), false, true);
         (self.against, self.failures) = (0, 1);
         self.reason = Some(Arc::new(reason.into()));
     }
 
     /// It is healthy, as another process has found.
     pub(super) fn pass_as_before(&mut self, is_degraded: bool) {
-        (self.is_healthy, self.is_degraded) = (Some(true), is_degraded);
+        (self.is_healthy, self.is_degraded, self.is_adopted) = (Some(true), is_degraded, true);
         (self.against, self.failures) = (0, 0);
         self.reason = None;
     }
@@ -263,7 +266,7 @@ impl Target {
         }
     }
 
-    /// When the next check is due of one that began then. The second one comes after any part of the interval, so that endpoints
+    /// When the next check is due of one that began then. The second one of this process comes after any part of the interval, so that endpoints
     /// that came together are not checked together for good.
     pub(super) fn next(
         &self,
