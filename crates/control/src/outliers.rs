@@ -170,8 +170,9 @@ fn read(one: &Value) -> Option<Remembered> {
     })
 }
 
+/// The time since the machine booted: what another process has handed over began before this one did.
 pub(crate) fn now() -> Duration {
-    Duration::from_nanos(clock::monotonic_ns())
+    Duration::from_nanos(clock::boot_ns())
 }
 
 pub(crate) fn random() -> u64 {
@@ -215,6 +216,11 @@ mod tests {
     use telemetry::events::EJECTION_REASONS;
 
     use super::*;
+
+    #[test]
+    fn health_may_have_lasted_for_longer_than_the_process() {
+        assert!(now() > Duration::from_nanos(clock::monotonic_ns()), "it does not begin with it");
+    }
 
     #[test]
     fn metrics_have_a_word_for_each_reason() {
