@@ -310,6 +310,8 @@ async fn serve(
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(HEAD_BYTES_MAX)
+        // As of `nc -N`: it reads, and has nothing more to say.
+        .half_close(true)
         .serve_connection(TokioIo::new(Patient::new(stream)), service);
     let mut connection = std::pin::pin!(connection);
     tokio::select! {
@@ -502,6 +504,7 @@ fn of_type(content_type: &'static str, body: PageBody) -> Response<PageBody> {
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+    use super::super::UnreadPages;
     use super::super::patience::WRITE_TIMEOUT;
     use super::*;
 
@@ -628,6 +631,44 @@ mod tests {
         client.write_all(b"GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
         served.await;
         assert_eq!(began.elapsed().as_secs(), WRITE_TIMEOUT.as_secs());
+        drop(client);
+    }
+
+    /// Pages of a megabyte each, of which so much may be unread.
+    fn large_pages(unread: UnreadPages) -> Pages {
+        let (queries, mut asked) = mpsc::channel(1);
+        tokio::spawn(async move {
+            while let Some(Query::Page(_, reply)) = asked.recv().await {
+                let answer = Answer::metrics("x".repeat(1 << 20));
+                let mut page = unread.begin(1, None).unwrap();
+                page.made(&answer);
+                let _ = reply.send(Content::Bounded(answer, page));
+            }
+        });
+        Pages { scope: Scope::Metrics, queries, workers: 1 }
+    }
+
+    const METRICS: &[u8] = b"GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n";
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_has_ended_its_side_gets_its_whole_answer_in_the_time_of_others() {
+        let (mut client, served) = connection_to(large_pages(UnreadPages::default()), 1024);
+        let began = Instant::now();
+        client.write_all(METRICS).await.unwrap();
+        client.shutdown().await.unwrap();
+        let mut answer = String::new();
+        let (_, read) = tokio::join!(served, client.read_to_string(&mut answer));
+        read.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{}", &answer[..100]);
+        assert!(answer.ends_with(&"x".repeat(1 << 20)), "{} bytes", answer.len());
+        assert_eq!(began.elapsed().as_secs(), 0, "nothing more can come");
+
+        let (mut client, served) = connection_to(large_pages(UnreadPages::default()), 1024);
+        let began = Instant::now();
+        client.write_all(METRICS).await.unwrap();
+        client.shutdown().await.unwrap();
+        served.await;
+        assert_eq!(began.elapsed().as_secs(), WRITE_TIMEOUT.as_secs(), "it takes nothing");
         drop(client);
     }
 
