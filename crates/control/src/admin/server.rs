@@ -293,11 +293,14 @@ async fn serve(
     mut closing: watch::Receiver<Closing>,
 ) -> Result<(), hyper::Error> {
     let is_last = closing.clone();
+    let gives_way = Arc::new(Notify::new());
+    let of_pages = Arc::clone(&gives_way);
     let service = service_fn(move |request| {
         let (pages, silence, is_last) = (pages.clone(), Arc::clone(&silence), is_last.clone());
+        let gives_way = Arc::clone(&of_pages);
         async move {
             silence.end();
-            let mut response = pages.respond(&request).await;
+            let mut response = pages.respond(&request, &gives_way).await;
             if *is_last.borrow() != Closing::No {
                 let close = HeaderValue::from_static("close");
                 response.headers_mut().insert(header::CONNECTION, close);
@@ -314,11 +317,17 @@ async fn serve(
         .half_close(true)
         .serve_connection(TokioIo::new(Patient::new(stream)), service);
     let mut connection = std::pin::pin!(connection);
+    let served = async {
+        tokio::select! {
+            result = connection.as_mut() => return result,
+            () = closes_now(&mut closing) => connection.as_mut().graceful_shutdown(),
+        }
+        connection.await
+    };
     tokio::select! {
-        result = connection.as_mut() => return result,
-        () = closes_now(&mut closing) => connection.as_mut().graceful_shutdown(),
+        result = served => result,
+        () = gives_way.notified() => Ok(()),
     }
-    connection.await
 }
 
 /// Answers requests.
@@ -330,7 +339,12 @@ struct Pages {
 }
 
 impl Pages {
-    async fn respond(&self, request: &Request<Incoming>) -> Response<PageBody> {
+    /// The response; `gives_way` hears when the client has been reading it for too long.
+    async fn respond(
+        &self,
+        request: &Request<Incoming>,
+        gives_way: &Arc<Notify>,
+    ) -> Response<PageBody> {
         let uri = request.uri();
         let (path, query) = (uri.path(), uri.query().unwrap_or_default());
         let headers = request.headers();
@@ -365,7 +379,7 @@ impl Pages {
                 match self.ask(Query::Page(page, reply), answer, CONTROL_SILENT).await {
                     Ok(Content::Whole(answer)) | Err(answer) => response(answer),
                     Ok(Content::Bounded(Answer { status, content_type, body }, page)) => {
-                        response_of(status, content_type, page.body(body))
+                        response_of(status, content_type, page.body(body, gives_way))
                     }
                     Ok(Content::Pieces(pieces)) => in_pieces(pieces),
                 }
@@ -670,6 +684,28 @@ mod tests {
         served.await;
         assert_eq!(began.elapsed().as_secs(), WRITE_TIMEOUT.as_secs(), "it takes nothing");
         drop(client);
+    }
+
+    /// A client that takes a little now and then is no reason for others to go without.
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_reads_its_page_in_drops_is_closed_when_another_needs_the_room() {
+        let unread = UnreadPages::default();
+        let (mut client, served) = connection_to(large_pages(unread.clone()), 1024);
+        let served = tokio::spawn(async move {
+            served.await;
+        });
+        client.write_all(METRICS).await.unwrap();
+        let mut some = [0; 100];
+        for _ in 0..3 {
+            client.read_exact(&mut some).await.unwrap();
+            assert!(unread.begin(1 << 30, None).is_none(), "it has time yet");
+            tokio::time::advance(Duration::from_secs(4)).await;
+        }
+        assert!(unread.begin(1 << 30, None).is_some());
+        served.await.unwrap();
+        let mut rest = Vec::new();
+        client.read_to_end(&mut rest).await.unwrap();
+        assert!(rest.len() <= 1024, "{} bytes", rest.len());
     }
 
     #[tokio::test(start_paused = true)]
