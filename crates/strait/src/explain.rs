@@ -98,7 +98,8 @@ pub(crate) fn steps(
         Some(host) => Request::new("GET", &format!("https://{host}/"), &[]),
         None => Request::new(&asked.method, &asked.url, &asked.headers),
     }?;
-    let request = Request { from: asked.from, ..request };
+    // As connections have it.
+    let request = Request { from: asked.from.map(|ip| ip.to_canonical()), ..request };
     let (listener, why) = choose_listener(snapshot, asked.listener.as_deref(), &request)?;
     let mut story =
         Story { steps: Vec::new(), endpoints: 0, knowledge, asks_dns: false, is_random: false };

@@ -66,13 +66,19 @@ pub(super) fn addresses_text(listener: &Listener) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-/// The address of a listener that takes a request to this port.
+/// The address of a listener that takes a request to this port. One on all addresses takes those of its family.
 fn address_of(listener: &Listener, port: u16, request: &Request) -> Option<SocketAddr> {
     let is_for = |address: &SocketAddr| {
         let is_ours = request.ip.is_none_or(|ip| address.ip() == ip);
-        address.port() == port && (is_ours || address.ip().is_unspecified())
+        let is_open = address.ip().is_unspecified() && is_of_family(*address, request);
+        address.port() == port && (is_ours || is_open)
     };
     tcp_addresses(listener).find(is_for)
+}
+
+/// Whether the URL has an IP address of the same family.
+fn is_of_family(address: SocketAddr, request: &Request) -> bool {
+    request.ip.is_some_and(|ip| ip.is_ipv4() == address.is_ipv4())
 }
 
 fn tcp_addresses(listener: &Listener) -> impl Iterator<Item = SocketAddr> {
@@ -91,12 +97,13 @@ pub(super) fn destination(listener: &Listener, request: &Request) -> Option<Sock
     own_address(listener, request)
 }
 
-/// The address with the URL's port, or the first. A listener on all addresses says nothing of which it is; the URL does if it has one.
+/// The address with the URL's port, or the first, of the URL's family if there is one. A listener on all addresses says nothing of which it is; the URL does if it has one.
 pub(super) fn own_address(listener: &Listener, request: &Request) -> Option<SocketAddr> {
     let of_port = request.port.and_then(|port| address_of(listener, port, request));
-    let address = of_port.or_else(|| tcp_addresses(listener).next())?;
-    let is_open = address.ip().is_unspecified();
-    let asked = request.ip.filter(|ip| is_open && ip.is_ipv4() == address.is_ipv4());
+    let of_family = || tcp_addresses(listener).find(|it| is_of_family(*it, request));
+    let address = of_port.or_else(of_family).or_else(|| tcp_addresses(listener).next())?;
+    let is_open = address.ip().is_unspecified() && is_of_family(address, request);
+    let asked = request.ip.filter(|_| is_open);
     Some(asked.map_or(address, |ip| SocketAddr::new(ip, address.port())))
 }
 

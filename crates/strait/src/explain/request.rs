@@ -68,7 +68,9 @@ impl Request {
         });
         // Curl and browsers ask for the host of the URL.
         let server_name = host.or(named).unwrap_or("localhost").trim_matches(['[', ']']).to_owned();
-        let ip = host.and_then(|host| host.trim_matches(['[', ']']).parse().ok());
+        // What is connected to under an IPv4-mapped address is IPv4.
+        let ip = host.and_then(|host| host.trim_matches(['[', ']']).parse::<IpAddr>().ok());
+        let ip = ip.map(|ip| ip.to_canonical());
         let mut head = format!("{method} {target} HTTP/1.1\r\n");
         if !names_host {
             head += &format!("Host: {}\r\n", authority.unwrap_or_default());

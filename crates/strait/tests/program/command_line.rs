@@ -392,6 +392,7 @@ routes:
     let file = scratch.write("strait.yaml", config);
     for (from, said) in [
         (&["--from", "10.1.2.3"][..], "status 204"),
+        (&["--from", "::ffff:10.1.2.3"], "status 204"),
         (&["--from", "2001:db8::1"], "status 201"),
         (&["--from", "192.0.2.1"], "status 200"),
         (&[], "status 200"),
@@ -424,6 +425,12 @@ listeners:
     original_destination: redirect
     chains: [{ name: to-itself, match: { destination_ports: [8116] }, routes: two }]
     routes: one
+  - name: dual
+    address: ['0.0.0.0:8117', '[::]:8117', '[::]:8118', '0.0.0.0:8118']
+    chains:
+      - { name: v6, match: { destinations: ['2001:db8::/32'] }, routes: two }
+      - { name: v4, match: { destinations: [10.0.0.0/8] }, routes: three }
+    routes: one
 routes:
   - { name: one, rules: [{ match: { prefix: / }, respond: { status: 201 } }] }
   - { name: two, rules: [{ match: { prefix: / }, respond: { status: 202 } }] }
@@ -439,6 +446,12 @@ routes:
         (&["--from", "2001:db8::1"], "http://127.0.0.1:8115/", "proxied-by-port: matches", 202),
         (&["--from", "10.1.2.3"], "http://127.0.0.1:8114/", "none matches", 201),
         (&[], "http://127.0.0.1:8116/", "original destination is not known here", 201),
+        (&[], "http://[2001:db8::1]:8117/", "v6: matches", 202),
+        (&[], "http://10.1.1.1:8117/", "v4: matches", 203),
+        (&[], "http://[2001:db8::1]:8118/", "v6: matches", 202),
+        (&[], "http://10.1.1.1:8118/", "v4: matches", 203),
+        (&[], "http://[::ffff:10.1.1.1]:8118/", "v4: matches", 203),
+        (&["--listener", "dual"], "http://[2001:db8::1]/", "v6: matches", 202),
     ] {
         let output = strait(&[&["explain", "-c", &file], from, &["GET", url]].concat());
         let story = text(&output.stdout);
