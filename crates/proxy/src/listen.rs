@@ -14,9 +14,11 @@ pub(crate) mod relay;
 
 use std::num::NonZeroU32;
 
+use config::snapshot::ListenerId;
+
 use crate::cx::Cx;
 use crate::listen::age::AskedToGo;
-use crate::listen::clients::{ClientPlace, Clients};
+use crate::listen::clients::{ClientPlace, Clients, Part};
 use crate::listen::listeners::{ListenerKey, Listeners};
 use crate::tools::time::Time;
 
@@ -59,14 +61,15 @@ impl Listen {
         cx.snapshot.limits.connections_max.get().min(self.descriptors_max)
     }
 
-    /// Whether more exchanges of a client are under way than its listener allows.
+    /// Whether more exchanges of a client are under way at a listener than that allows.
     #[inline]
     pub(crate) fn has_too_many(
         &self,
-        client: ClientPlace,
+        (client, listener): (ClientPlace, ListenerId),
         max: Option<NonZeroU32>,
         cx: &Cx,
     ) -> bool {
-        max.is_some_and(|max| self.clients.exchanges_of(client) > cx.share.of(max.get()))
+        let count = || self.clients.count_of(client, listener, Part::Exchange);
+        max.is_some_and(|max| count() > cx.share.of(max.get()))
     }
 }

@@ -26,12 +26,13 @@ impl Connections {
         let Some(connection) = self.get_mut(key) else { return false };
         let address = connection.peer.ip();
         let Some(downstream) = connection.downstream_mut() else { return false };
-        let listener = listen.listeners.get(downstream.listener).listener();
+        let state = listen.listeners.get(downstream.listener);
+        let (id, listener) = (state.id, state.listener());
         if listener.http.trusted_hops > 0 {
             return true;
         }
         let count;
-        (downstream.client, count) = listen.clients.enter(address, Part::Connection);
+        (downstream.client, count) = listen.clients.enter(address, id, Part::Connection);
         count <= cx.share.of(listener.connections_per_client_max.get())
     }
 }

@@ -214,13 +214,14 @@ impl Connections {
         let (connection, deadline) = self.take_connection(key, now, cx)?;
         let downstream = connection.downstream()?;
         let state = listen.listeners.get(downstream.listener);
-        cx.emitter.left(Relocated::Downstream { listener: label(state.id.0) });
+        let id = state.id;
+        cx.emitter.left(Relocated::Downstream { listener: label(id.0) });
         let listener = state.listener();
         let chain = downstream.chain.and_then(|id| listener.chains.find(id));
         let chain = chain.map(|(_, chain)| chain.name.to_string());
         let listener = listener.name.to_string();
         listen.listeners.on_closed(downstream.listener);
-        listen.clients.remove(downstream.client, Part::Connection);
+        listen.clients.remove(downstream.client, id, Part::Connection);
         let facts = EndFacts::Downstream { listener, chain };
         Some(TakenEnd { connection, deadline, facts })
     }
@@ -293,14 +294,14 @@ impl Connections {
     ) -> Result<ConnKey, RestoreError> {
         let listener = listen.listener_named(&saved.listener, cx)?;
         listen.listeners.on_opened(listener);
-        let of = label(listen.listeners.get(listener).id.0);
-        cx.emitter.came(Relocated::Downstream { listener: of });
+        let id = listen.listeners.get(listener).id;
+        cx.emitter.came(Relocated::Downstream { listener: label(id.0) });
         let head_began = saved.head_began.map_or(Time::NEVER, |age| before(age, now));
         let found = listen.listeners.get(listener).listener();
         let address = saved.client_address(found);
         let chain = saved.chain.and_then(|name| found.chains.named(&name).map(|chain| chain.id));
         // What was let in stays, whatever the bounds are here.
-        let (client, _) = listen.clients.enter(address, Part::Connection);
+        let (client, _) = listen.clients.enter(address, id, Part::Connection);
         let downstream = Downstream {
             listener,
             client,

@@ -207,7 +207,7 @@ impl Proxy {
             let is_waiting = |key| exchanges.get(key).is_some();
             self.upstream.pools.give_up(pool, exchange.client, is_waiting);
         }
-        self.listen.clients.remove(exchange.client, Part::Exchange);
+        self.listen.clients.remove(exchange.client, exchange.listener_id(), Part::Exchange);
         exchange.give_listener_request(self.cx.share.member());
         Some(TakenExchange { exchange, downstream, upstream, detached, copies, stalled })
     }
@@ -256,14 +256,14 @@ impl Proxy {
         };
         let upstream = saved.upstream.and_then(side);
         let (downstream, listener, chain, client) = self.restored_downstream(&saved, side)?;
+        let state = self.listen.listeners.get(listener);
         let client = match saved.record.client {
-            Some(named) => self.listen.clients.enter(Some(named), Part::Exchange).0,
+            Some(named) => self.listen.clients.enter(Some(named), state.id, Part::Exchange).0,
             None => {
-                self.listen.clients.add(client, Part::Exchange);
+                self.listen.clients.add(client, state.id, Part::Exchange);
                 client
             }
         };
-        let state = self.listen.listeners.get(listener);
         let listener = state.listener().seen_by(chain);
         let (snapshot, place) = state.pin();
         let Filtered { slots, observers, again } = Filtered::new(&mut saved, listener);

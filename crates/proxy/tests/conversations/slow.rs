@@ -314,6 +314,53 @@ fn a_client_has_no_more_exchanges_than_it_may() {
     });
 }
 
+/// The same twice, at addresses of their own.
+fn of_two_listeners(option: &str) -> String {
+    let listener = CONFIG.lines().skip(2).take_while(|line| line.starts_with(' '));
+    let listener: String = listener.map(|line| format!("{line}\n")).collect();
+    let bounded = listener.replace("    routes: all", &format!("    {option}\n    routes: all"));
+    assert_ne!(bounded, listener);
+    let other = bounded.replace("name: edge", "name: other").replace(":8080", ":8081");
+    let config = CONFIG.replace(&listener, &format!("{bounded}{other}"));
+    assert!(config.contains("name: other") && config.contains(":8081"), "{config}");
+    config
+}
+
+#[test]
+fn connections_of_a_client_at_another_listener_are_not_counted() {
+    hold(&of_two_listeners("connections_per_client_max: 2"), |talk| {
+        let elsewhere = [talk.client_of(1), talk.client_of(1)];
+        let here = [talk.client(), talk.client()];
+        assert!(talk.try_client().is_none());
+        talk.breaks(here[0]);
+        let again = talk.client();
+        talk.breaks(elsewhere[0]);
+        assert!(talk.try_client().is_none(), "room at the other listener is none here");
+        for client in [here[1], again, elsewhere[1]] {
+            assert!(!talk.is_closed(client));
+        }
+    });
+}
+
+#[test]
+fn exchanges_of_a_client_at_another_listener_are_not_counted() {
+    hold(&of_two_listeners("exchanges_per_client_max: 1"), |talk| {
+        let elsewhere = talk.client_of(1);
+        talk.says(elsewhere, GET);
+        let its = talk.upstream();
+        talk.hears(its, GET);
+        let (client, upstream) = holds_one(talk);
+        for listener in [0, 1] {
+            let second = talk.client_of(listener);
+            talk.says(second, GET);
+            let start = "HTTP/1.1 429 Too Many Requests\r\n";
+            talk.hears_about(second, start, &[": client_exchanges_overflow\n"]);
+        }
+        serves(talk, its, elsewhere);
+        serves(talk, upstream, client);
+    });
+}
+
 #[test]
 fn exchanges_are_counted_for_the_client_that_a_trusted_hop_names() {
     let config = CONFIG

@@ -98,9 +98,9 @@ pub struct Listener {
     /// workers some may be closed slightly below the limit.
     #[serde(default = "connections_max")]
     pub connections_max: NonZeroU32,
-    /// Open connections of one client, split among the workers like `connections_max`. A client is an IPv4 address, or
-    /// the /64 network of an IPv6 address. Beyond it, new connections are closed at once. Absent: half of
-    /// `connections_max`, so that a load balancer in front may have many. If `http.trusted_hops` says that peers are
+    /// Open connections of one client to this listener, split among the workers like `connections_max`. A client is an
+    /// IPv4 address, or the /64 network of an IPv6 address. Beyond it, new connections are closed at once. Absent: half
+    /// of `connections_max`, so that a load balancer in front may have many. If `http.trusted_hops` says that peers are
     /// proxies, there is no such limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connections_per_client_max: Option<NonZeroU32>,
@@ -112,8 +112,8 @@ pub struct Listener {
     /// relayed connections. Beyond it: 503. Absent: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requests_max: Option<NonZeroU32>,
-    /// Active exchanges of one client, split among the workers in the same way. With `http.trusted_hops`, the client is
-    /// the one that the trusted proxies name. Beyond it: 429. Absent: no limit.
+    /// Active exchanges of one client at this listener, split among the workers in the same way. With
+    /// `http.trusted_hops`, the client is the one that the trusted proxies name. Beyond it: 429. Absent: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exchanges_per_client_max: Option<NonZeroU32>,
     /// Bytes that the clients of the listener may occupy in buffers of the process, split evenly among the workers:

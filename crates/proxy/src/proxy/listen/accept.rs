@@ -113,10 +113,11 @@ impl Proxy {
         let is_client = !has_proxy_header && settings.http.trusted_hops == 0;
         let address = peer.ip().filter(|_| is_client);
         let per_client_max = self.cx.share.of(settings.connections_per_client_max.get());
-        let (client, count) = self.listen.clients.enter(address, Part::Connection);
+        let id = state.id;
+        let (client, count) = self.listen.clients.enter(address, id, Part::Connection);
         if count > per_client_max {
-            self.listen.clients.remove(client, Part::Connection);
-            let (id, max) = (state.id, settings.connections_per_client_max);
+            self.listen.clients.remove(client, id, Part::Connection);
+            let max = settings.connections_per_client_max;
             let detail = || of_client_bound(max);
             self.cx.refuse(id, peer, Cause::ClientConnectionsOverflow, detail, now);
             return None;
@@ -126,8 +127,8 @@ impl Proxy {
             && !self.cx.share.is_apart()
             && !rate.take(now.as_nanos())
         {
-            self.listen.clients.remove(client, Part::Connection);
-            let (id, rate) = (state.id, rate.per_second());
+            self.listen.clients.remove(client, id, Part::Connection);
+            let rate = rate.per_second();
             let detail =
                 || Detail::of(&format_args!("accept_rate of the listener: {rate} a second"));
             self.cx.refuse(id, peer, Cause::AcceptRate, detail, now);

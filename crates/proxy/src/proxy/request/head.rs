@@ -44,24 +44,25 @@ impl Proxy {
         let is_misdirected = route::is_misdirected(exchange, connection, head);
         let has_filters = !listener.filters.is_empty();
         let exchanges_max = listener.exchanges_per_client_max;
-        let listener_label = label(listener.id.0);
+        let listener_id = listener.id;
         let (random, scratch) = (&mut self.cx.random, &mut self.cx.scratch);
         let Prepared { dropped, client } = prepare(head, &facts, random, scratch);
         let body_bytes_max = listener.http.body_bytes_max.unwrap_or(u64::MAX);
         exchange.record.client = client;
         if client.is_some() {
             // The one that a trusted hop named.
-            self.listen.clients.remove(exchange.client, Part::Exchange);
-            (exchange.client, _) = self.listen.clients.enter(client, Part::Exchange);
+            self.listen.clients.remove(exchange.client, listener_id, Part::Exchange);
+            (exchange.client, _) = self.listen.clients.enter(client, listener_id, Part::Exchange);
         }
-        let has_too_many = self.listen.has_too_many(exchange.client, exchanges_max, &self.cx);
+        let counted = (exchange.client, listener_id);
+        let has_too_many = self.listen.has_too_many(counted, exchanges_max, &self.cx);
         exchange.record_head(head, &mut self.cx, now);
         let has_unknown_expectation =
             head.field(Known::Expect).is_some() && !head.expects_continue();
         let is_too_large = matches!(head.framing(), Framing::Length(n) if n > body_bytes_max);
         let counts = dropped.unwrap_or_default();
         if counts != lookalikes::Dropped::default() {
-            self.cx.count_dropped(listener_label, counts);
+            self.cx.count_dropped(label(listener_id.0), counts);
         }
         if let Err(cause) = dropped {
             self.fail(key, cause, now);
@@ -103,9 +104,10 @@ impl Proxy {
         let connection = self.connections.get(exchange.downstream.connection);
         let tls = connection.and_then(|connection| connection.tls.as_deref());
         let exchanges_max = exchange.listener().exchanges_per_client_max;
+        let counted = (exchange.client, exchange.listener_id());
         if self.cx.memory.level >= MemoryLevel::High {
             self.refuse_overloaded(key, now);
-        } else if self.listen.has_too_many(exchange.client, exchanges_max, &self.cx) {
+        } else if self.listen.has_too_many(counted, exchanges_max, &self.cx) {
             self.fail(key, Cause::ClientExchangesOverflow, now);
         } else if tls.is_some_and(Tls::is_early) {
             // Who recorded it may send it again, and nothing says that this is harmless.
