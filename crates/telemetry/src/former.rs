@@ -298,7 +298,9 @@ impl FormerTotals {
             numbers.sum::<u64>()
         };
         let any = |_: &str| true;
-        let has_failed = |class: &str| matches!(class, "none" | "5xx");
+        let failed = count("strait_upstream_exchanges_failed_total", &any);
+        // An older version does not say which of those without a response failed.
+        let failed = failed.max(count("strait_upstream_exchanges_total", &|class| class == "5xx"));
         let (opened, closed) = self.level("strait_upstream_connections_active", name);
         let mut times = HistogramTotals::default();
         for (_, value) in self.of("strait_upstream_exchange_seconds", name) {
@@ -310,7 +312,7 @@ impl FormerTotals {
             connections_total: opened,
             connect_failures_total: count("strait_upstream_connect_failures_total", &any),
             exchanges_total: count("strait_upstream_exchanges_total", &any),
-            exchanges_failed_total: count("strait_upstream_exchanges_total", &has_failed),
+            exchanges_failed_total: failed,
             exchanges_timed_total: times.count(),
             exchange_time_total: Duration::from_nanos(times.sum),
             retries_total: count("strait_upstream_retries_total", &any),

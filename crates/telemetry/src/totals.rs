@@ -47,7 +47,7 @@ pub struct ClusterTotals {
     pub pending: u64,
     /// Exchanges finished.
     pub exchanges_total: u64,
-    /// Of these, without a response, or with one of 500 to 599.
+    /// Of these, with a response of 500 to 599, or with a cause and without a response.
     pub exchanges_failed_total: u64,
     /// Of all, those whose time was taken: no tunnels.
     pub exchanges_timed_total: u64,

@@ -322,6 +322,35 @@ fn what_is_configured_is_there_before_it_counts_and_the_build_is_named() {
 }
 
 #[test]
+fn what_has_no_response_and_no_cause_has_not_failed() {
+    let relayed = || ExchangeFinished { version: 1, status: 0, ..finished() };
+    let (mut emitters, mut collector) = workers(1);
+    emitters[0].exchange_finished(&relayed());
+    let totals = collector.cluster_totals(API);
+    assert_eq!((totals.exchanges_total, totals.exchanges_failed_total), (1, 0));
+    // The next process knows as much.
+    let (mut of_next, mut next) = workers(1);
+    next.set_former_totals(FormerTotals::read(&collector.readings().write_totals()));
+    assert_eq!(next.cluster_totals(API), totals);
+
+    let cause = Some(Cause::ConnectFailed);
+    of_next[0].exchange_finished(&ExchangeFinished { cause, ..relayed() });
+    of_next[0].exchange_finished(&ExchangeFinished { status: 500, ..finished() });
+    of_next[0].exchange_finished(&ExchangeFinished { cause, ..finished() });
+    let totals = next.cluster_totals(API);
+    assert_eq!((totals.exchanges_total, totals.exchanges_failed_total), (4, 2));
+    let (_, mut last) = workers(1);
+    last.set_former_totals(FormerTotals::read(&next.readings().write_totals()));
+    assert_eq!(last.cluster_totals(API), totals);
+    // An older version names no failures.
+    let older = String::from_utf8(next.readings().write_totals()).unwrap();
+    let older = older.lines().filter(|line| !line.contains("_exchanges_failed_total"));
+    let older: String = older.map(|line| format!("{line}\n")).collect();
+    last.set_former_totals(FormerTotals::read(older.as_bytes()));
+    assert_eq!(last.cluster_totals(API).exchanges_failed_total, 1);
+}
+
+#[test]
 fn calls_of_grpc_are_counted_for_their_listener_and_their_cluster() {
     let (mut emitters, mut collector) = workers(1);
     for (status, count) in [(Some(0), 2), (Some(14), 1), (None, 1)] {

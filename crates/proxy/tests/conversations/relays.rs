@@ -1,5 +1,6 @@
 //! Connections whose bytes are relayed, and how they are distinguished from HTTP.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::kit::{Variant, hold};
@@ -45,6 +46,31 @@ fn bytes_go_both_ways_whoever_speaks_first() {
             log.contains("\"request_bytes\":10") && log.contains("\"response_bytes\":20"),
             "{log}"
         );
+    });
+}
+
+#[test]
+fn what_is_relayed_to_its_end_is_no_failure_of_its_cluster_and_what_is_not_is_one() {
+    hold(TCP, |talk| {
+        talk.keeps_counts();
+        let client = talk.client();
+        let upstream = talk.upstream();
+        talk.says(upstream, "220 ready\r\n");
+        talk.hears(client, "220 ready\r\n");
+        talk.ends(client);
+        talk.ends(upstream);
+        let (total, failed) =
+            ("strait_upstream_exchanges_total", "strait_upstream_exchanges_failed_total");
+        assert_eq!(talk.counted(total), BTreeMap::from([("db none".to_owned(), 1)]));
+        assert_eq!(talk.counted(failed), BTreeMap::new());
+        let client = talk.client();
+        for _ in 0..3 {
+            let refused = talk.connecting();
+            talk.refuse(refused);
+        }
+        assert!(talk.is_closed(client));
+        assert_eq!(talk.counted(total), BTreeMap::from([("db none".to_owned(), 2)]));
+        assert_eq!(talk.counted(failed), BTreeMap::from([("db".to_owned(), 1)]));
     });
 }
 

@@ -44,14 +44,18 @@ pub(crate) static RETRY_CAUSES: CauseSet<RETRY_CAUSES_LEN> = CauseSet::new(&[
 /// The causes, and one place for all others.
 pub(crate) const RETRY_CAUSES_LEN: usize = 16;
 
-/// The classes of exchanges that failed: without a response of the upstream, and with 5xx.
-pub(crate) const FAILED_CLASSES: [usize; 2] = [0, 5];
+/// The classes of exchanges without a response of the upstream, and of those with 5xx.
+const CLASS_NONE: usize = 0;
+const CLASS_5XX: usize = 5;
 
 /// One cluster on one worker. Exists once the worker had an event of that cluster.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct ClusterBlock {
     pub(crate) classes: [Counter; CLASSES.len()],
+    /// Those with 5xx, and those without a response that have a cause: what is relayed has no response, nor
+    /// has a call that asks for none.
+    pub(crate) failed: Counter,
     pub(crate) attempts: Counter,
     pub(crate) opened: Counter,
     pub(crate) closed: Counter,
@@ -91,6 +95,9 @@ impl ClusterBlock {
         let class = if event.is_reply { 0 } else { class_place(event.status) };
         if let Some(counter) = self.classes.get(class) {
             counter.increment();
+        }
+        if class == CLASS_5XX || class == CLASS_NONE && event.cause.is_some() {
+            self.failed.increment();
         }
         if let Some(call) = event.grpc {
             self.grpc_calls.increment(call);
@@ -154,11 +161,7 @@ impl ClusterBlock {
         totals.connect_failures_total += self.connect_failures.sum();
         totals.pending += self.pending.value();
         totals.exchanges_total += self.classes.iter().map(Counter::value).sum::<u64>();
-        totals.exchanges_failed_total += FAILED_CLASSES
-            .into_iter()
-            .filter_map(|place| self.classes.get(place))
-            .map(Counter::value)
-            .sum::<u64>();
+        totals.exchanges_failed_total += self.failed.value();
         let mut times = HistogramTotals::default();
         times.add(&self.exchange);
         totals.exchanges_timed_total += times.count();

@@ -29,6 +29,19 @@ pub(super) static FAMILIES: &[Family] = &[
         },
     },
     Family {
+        name: "strait_upstream_exchanges_failed_total",
+        kind: MetricType::Counter,
+        help: "Of `strait_upstream_exchanges_total`, exchanges that failed: those of the class `5xx`, and those of \
+               the class `none` that ended with a cause. Connections that were relayed to their end are not among \
+               them.",
+        labels: &["cluster"],
+        samples: |view, out| {
+            for (cluster, blocks) in &view.clusters {
+                out.number(&[cluster], total(blocks, |block| &block.failed));
+            }
+        },
+    },
+    Family {
         name: "strait_upstream_grpc_calls_total",
         kind: MetricType::Counter,
         help: "gRPC calls routed to the cluster, by status, including replies that Strait generated; `none` are \
