@@ -32,8 +32,8 @@ pub struct Http2 {
     pub frame_max: Size,
     /// Points for useless work that the peer may cause before its connection is ended with `ENHANCE_YOUR_CALM`. Costs:
     /// an early reset, a malformed request or SETTINGS 100; CONTINUATION or DATA without data 50; PRIORITY or a refused
-    /// stream 20; PING or WINDOW_UPDATE 5; any other reset 1. Data pays for PING and WINDOW_UPDATE, and each answered
-    /// request pays for one early reset.
+    /// stream 20; PING or WINDOW_UPDATE 5, as each open stream whose window SETTINGS change; any other reset 1. Data
+    /// pays for PING and WINDOW_UPDATE, and each answered request pays for one early reset.
     #[schemars(range(min = 1_000))]
     pub work_max: NonZeroU32,
     /// Points that come back each second.

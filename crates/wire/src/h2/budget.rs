@@ -47,7 +47,7 @@ pub enum Work {
     Reset,
     /// A SETTINGS frame: 100.
     Settings,
-    /// A WINDOW_UPDATE: 5.
+    /// A WINDOW_UPDATE, or an open stream whose window SETTINGS change: 5.
     WindowUpdate,
 }
 

@@ -316,6 +316,46 @@ fn floods_of_cheap_frames_end_the_connection() {
 }
 
 #[test]
+fn settings_that_change_the_windows_of_many_streams_cost_by_the_streams() {
+    let window = |n: u32| settings(&[(4, 60_000 + n % 2)]);
+    for (streams, expected) in [(0, 500), (1, 476), (100, 83)] {
+        let mut side = Side::server();
+        (0..streams).for_each(|n| drop(side.hear(&post(2 * n + 1)).unwrap()));
+        let (error, n) = endured(&mut side, window);
+        let work = if streams < 2 { Work::Settings } else { Work::WindowUpdate };
+        assert_eq!((error, n), (too_much(work), expected), "{streams}");
+    }
+    // What changes no window costs no more for them.
+    let mut side = Side::server();
+    (0..100).for_each(|n| drop(side.hear(&post(2 * n + 1)).unwrap()));
+    let (error, n) = endured(&mut side, |_| settings(&[(4, 65_535), (3, 7)]));
+    assert_eq!((error, n), (too_much(Work::Settings), 500));
+}
+
+#[test]
+fn a_peer_that_changes_its_windows_now_and_then_passes() {
+    // As one does that measures how much is on its way: a handful of times, whatever is open.
+    let limits = Limits { streams_max: 1_000, ..Limits::default() };
+    let mut side = Side::server_with(limits);
+    (0..1_000).for_each(|n| drop(side.hear(&post(2 * n + 1)).unwrap()));
+    for doubled in 0..8 {
+        side.hear(&settings(&[(4, 70_000 << doubled)])).unwrap();
+        assert_eq!(side.said(), ["SETTINGS ack"]);
+    }
+    // And for ever, if what is on its way pays for it.
+    let piece = data(1, 0, &[b'x'; 10_000]);
+    for n in 0..100 {
+        for _ in 0..60 {
+            side.hear(&piece).unwrap();
+            side.said();
+        }
+        side.hear(&settings(&[(4, 60_000 + n % 2)])).unwrap();
+        side.said();
+        side.h2.on_time(1_000);
+    }
+}
+
+#[test]
 fn data_pays_for_no_attack() {
     // Ten messages as small as they earn anything, and then what costs the same as ever.
     let message = data(1, 0, b"\0\0\0\0\0").repeat(10);

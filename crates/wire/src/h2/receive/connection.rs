@@ -62,6 +62,9 @@ impl Http2 {
     ) -> Result<(), ConnectionError> {
         let by = i64::from(self.theirs.window) - i64::from(window_before);
         if by != 0 {
+            // It is as much work as if each of them were opened by itself.
+            let streams = crate::octets::narrow(self.streams.len());
+            self.budget.spend_times(Work::WindowUpdate, streams)?;
             for stream in self.streams.iter_mut() {
                 let window = i64::from(stream.send_window) + by;
                 stream.send_window =
