@@ -6,6 +6,7 @@
 //! the rest is not longer than the longest suffix or prefix in the table. Neither the number of hosts nor
 //! an endless name sent by a peer makes it dearer.
 
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use crate::findings::Problem;
@@ -171,12 +172,16 @@ impl<T: Copy> HostIndex<T> {
     ) -> Option<T> {
         // A longer one is no host of any table.
         let mut room = [0; HOST_BYTES_MAX + PORT_BYTES_MAX];
-        let lower = room.get_mut(..authority.len()).map(|lower| {
-            lower.copy_from_slice(authority);
-            lower.make_ascii_lowercase();
-            &*lower
+        let port = port_of(authority);
+        let colon = if port.is_empty() { &b""[..] } else { b":" };
+        let mut len = 0;
+        let fits = [host, colon, port].into_iter().all(|part| {
+            let place = room.get_mut(len..len + part.len());
+            len += part.len();
+            place.map(|place| place.copy_from_slice(part)).is_some()
         });
-        let found = lower.and_then(|lower| with_ports.find_named(lower));
+        let named = room.get(..len).filter(|_| fits);
+        let found = named.and_then(|named| with_ports.find_named(named));
         found.or_else(|| self.hosts.find(host)).or(with_ports.any)
     }
 
@@ -197,6 +202,19 @@ impl<T: Copy> HostIndex<T> {
     }
 }
 
+/// The port of a valid authority, without zeros at its front; empty if none is named.
+#[must_use]
+pub fn port_of(authority: &[u8]) -> &[u8] {
+    let colon = authority.iter().rposition(|&octet| octet == b':');
+    let port = colon.and_then(|colon| authority.get(colon + 1..)).unwrap_or_default();
+    // Behind the last colon of an IPv6 address is its bracket.
+    if !port.iter().all(u8::is_ascii_digit) {
+        return &[];
+    }
+    let first = port.iter().position(|&digit| digit != b'0');
+    port.get(first.unwrap_or(port.len().saturating_sub(1))..).unwrap_or_default()
+}
+
 /// Puts `value` under `key` unless something is there, which is then returned.
 fn put<T: Copy>(map: &mut Map<Box<[u8]>, T>, key: &[u8], value: T) -> Option<T> {
     if let Some(former) = map.get(key) {
@@ -206,7 +224,7 @@ fn put<T: Copy>(map: &mut Map<Box<[u8]>, T>, key: &[u8], value: T) -> Option<T> 
     None
 }
 
-/// A host as a route table names it. Lower case, without a port.
+/// A host as a route table names it. Lower case, without a port; an IPv6 address as RFC 5952 has it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Host {
     /// This host alone.
@@ -278,8 +296,16 @@ impl std::str::FromStr for Host {
                 (None, None) => (lower.as_str(), Self::Exact),
             };
         check_name(name)?;
-        Ok(kind(Arc::from(name)))
+        match address_of(name) {
+            Some(address) => Ok(kind(format!("[{address}]").into())),
+            None => Ok(kind(Arc::from(name))),
+        }
     }
+}
+
+/// The IPv6 address that a name is in brackets.
+fn address_of(name: &str) -> Option<Ipv6Addr> {
+    name.strip_prefix('[')?.strip_suffix(']')?.parse().ok()
 }
 
 /// Refuses what the host of a request can never be.
@@ -305,10 +331,10 @@ fn check_name(name: &str) -> Result<(), Problem> {
             "write \"*.suffix\", \"prefix.*\", \"*\" or the whole name",
         ));
     }
-    if let Some(literal) = name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-        return match literal.parse::<std::net::Ipv6Addr>() {
-            Ok(_) => Ok(()),
-            Err(_) => Err(Problem::new(
+    if name.starts_with('[') && name.ends_with(']') {
+        return match address_of(name) {
+            Some(_) => Ok(()),
+            None => Err(Problem::new(
                 "the text in brackets must be an IPv6 address",
                 "write [::1], for instance",
             )),
@@ -374,7 +400,11 @@ mod tests {
             ("x.b.example:82", 1),
             ("d.example", 12),
             ("d.example:80", 3),
+            ("a.example:08080", 10),
+            ("a.example:", 0),
+            ("a.example:0", 0),
             ("[::1]:80", 13),
+            ("[::1]:0080", 13),
             ("[::1]", 3),
             ("e.example:99", 14),
             ("c.example:99", 2),
@@ -387,6 +417,8 @@ mod tests {
             let found = index.find_authority(host.as_bytes(), || authority.as_bytes());
             assert_eq!(found, Some(expected), "{authority}");
         }
+        // The host is in its one spelling, whatever the client wrote.
+        assert_eq!(index.find_authority(b"[::1]", || b"[0:0::0001]:80"), Some(13));
         let long = vec![b'a'; 70_000];
         assert_eq!(index.find_authority(&long, || &long), Some(3));
         assert_eq!(index.insert(&Host::Any, true, 9), Err(3));
@@ -487,6 +519,8 @@ mod tests {
             ("Shop.*", "shop.*"),
             ("*", "*"),
             ("[::1]", "[::1]"),
+            ("[0:0:0:0:0:0:0:1]", "[::1]"),
+            ("[2001:DB8:0::0001]", "[2001:db8::1]"),
             ("127.0.0.1", "127.0.0.1"),
             ("my_service-1", "my_service-1"),
         ] {

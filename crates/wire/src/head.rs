@@ -259,8 +259,8 @@ impl RequestHead<'_> {
         self.index.request.query.map(|span| self.bytes(span))
     }
 
-    /// The host, in lower case and without its port and the dot of the root; an IPv6 address has its brackets. Empty if
-    /// the request names none.
+    /// The host, in lower case and without its port and the dot of the root; an IPv6 address has its brackets, and is
+    /// written as RFC 5952 has it. Empty if the request names none.
     #[must_use]
     pub fn host(&self) -> &[u8] {
         self.bytes(self.index.host)
@@ -493,8 +493,11 @@ impl HeadIndex {
         let authority = Authority::parse(value);
         self.host = match authority {
             None => Span::default(),
-            Some(Authority { host, is_lower_case: true, .. }) => {
+            Some(Authority { host, is_normal: true, .. }) => {
                 Span { len: octets::narrow(host.len()), ..span }
+            }
+            Some(authority @ Authority { host: [b'[', ..], .. }) => {
+                self.add(&authority.normal_host())
             }
             Some(Authority { host, .. }) => self.add_lower_case(host),
         };
@@ -637,6 +640,8 @@ mod tests {
         head.set(b"hOST", b"other:3");
         assert_eq!((head.host(), head.authority()), (&b"other"[..], &b"other:3"[..]));
         assert_eq!(values(&head, "host"), ["other:3"]);
+        head.set_authority(b"[0:0::0001]:4");
+        assert_eq!((head.host(), head.authority()), (&b"[::1]"[..], &b"[0:0::0001]:4"[..]));
         assert!(head.remove(b"host"));
         assert_eq!((head.host(), head.authority()), (&b""[..], &b""[..]));
     }

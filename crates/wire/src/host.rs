@@ -4,8 +4,10 @@
 //! comma of two hosts that a hop joined, userinfo and the like are refused, because hosts are
 //! compared as octets, end up in `Location` fields and logs, and no real name needs them. Empty
 //! labels are refused, but for the last: `shop.example.` is the host `shop.example`, whose name it is
-//! with the dot of the root (RFC 1034, section 3.1).
+//! with the dot of the root (RFC 1034, section 3.1). An IPv6 address has many spellings, of which hosts are
+//! compared in one (RFC 5952).
 
+use std::fmt::{self, Write as _};
 use std::net::Ipv6Addr;
 
 /// A valid authority in its parts.
@@ -16,8 +18,8 @@ pub struct Authority<'a> {
     pub host: &'a [u8],
     /// The port, if one is named.
     pub port: Option<u16>,
-    /// Whether the host holds no upper-case letter.
-    pub is_lower_case: bool,
+    /// Whether the host is written as it is compared: in lower case, and an IPv6 address as RFC 5952 has it.
+    pub is_normal: bool,
 }
 
 impl<'a> Authority<'a> {
@@ -27,8 +29,13 @@ impl<'a> Authority<'a> {
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         // The beginning of the host counts as the end of a label, too.
         let (mut seen, mut before, mut pairs) = (0, DOT, 0);
+        let mut is_normal = true;
         let host_len = match bytes {
-            [b'[', ..] => address_len(bytes)?,
+            [b'[', ..] => {
+                let (address, text) = address_at(bytes)?;
+                is_normal = is_text_of(address, text);
+                text.len() + 2
+            }
             _ => {
                 let is_other = |&octet: &u8| {
                     let class = class_of(octet);
@@ -49,13 +56,18 @@ impl<'a> Authority<'a> {
             [b':', port @ ..] if !host.is_empty() => parse_port(port)?,
             _ => return None,
         };
-        let is_lower_case = if host.first() == Some(&b'[') {
-            !host.iter().any(u8::is_ascii_uppercase)
-        } else {
-            seen & UPPER_CASE == 0
-        };
+        let is_normal = is_normal && seen & UPPER_CASE == 0;
         let host = host.strip_suffix(b".").unwrap_or(host);
-        Some(Self { host, port, is_lower_case })
+        Some(Self { host, port, is_normal })
+    }
+
+    /// The host as it is compared.
+    #[must_use]
+    pub fn normal_host(&self) -> Vec<u8> {
+        match address_at(self.host) {
+            Some((address, _)) => format!("[{address}]").into_bytes(),
+            None => self.host.to_ascii_lowercase(),
+        }
     }
 }
 
@@ -72,12 +84,26 @@ pub(crate) fn around_root_dot(authority: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// The length of a bracketed IPv6 address at the front, brackets included. Zones are refused.
-fn address_len(bytes: &[u8]) -> Option<usize> {
-    let close = bytes.iter().position(|&octet| octet == b']')?;
-    let address = std::str::from_utf8(bytes.get(1..close)?).ok()?;
-    address.parse::<Ipv6Addr>().ok()?;
-    Some(close + 1)
+/// A bracketed IPv6 address at the front, and its text without the brackets. Zones are refused.
+fn address_at(bytes: &[u8]) -> Option<(Ipv6Addr, &str)> {
+    let rest = bytes.strip_prefix(b"[")?;
+    let close = rest.iter().position(|&octet| octet == b']')?;
+    let text = std::str::from_utf8(rest.get(..close)?).ok()?;
+    Some((text.parse().ok()?, text))
+}
+
+/// Whether an address is written in the one way in which hosts are compared.
+fn is_text_of(address: Ipv6Addr, text: &str) -> bool {
+    /// What of a text has not been written yet.
+    struct Rest<'t>(&'t str);
+    impl fmt::Write for Rest<'_> {
+        fn write_str(&mut self, written: &str) -> fmt::Result {
+            self.0 = self.0.strip_prefix(written).ok_or(fmt::Error)?;
+            Ok(())
+        }
+    }
+    let mut rest = Rest(text);
+    write!(rest, "{address}").is_ok() && rest.0.is_empty()
 }
 
 /// The digits behind a colon; there may be none (RFC 3986, section 3.2.3).
@@ -152,7 +178,8 @@ mod tests {
         ] {
             let authority = Authority::parse(bytes.as_bytes()).unwrap();
             assert_eq!((authority.host, authority.port), (host.as_bytes(), port), "{bytes}");
-            assert!(authority.is_lower_case);
+            assert!(authority.is_normal, "{bytes}");
+            assert_eq!(authority.normal_host(), host.as_bytes());
         }
     }
 
@@ -174,9 +201,24 @@ mod tests {
     }
 
     #[test]
-    fn upper_case_is_seen_in_the_host() {
-        assert!(!Authority::parse(b"Example.com:80").unwrap().is_lower_case);
-        assert!(!Authority::parse(b"[2001:DB8::1]").unwrap().is_lower_case);
+    fn other_spellings_of_a_host_are_seen() {
+        for (bytes, normal) in [
+            ("Example.com:80", "example.com"),
+            ("[2001:DB8::1]", "[2001:db8::1]"),
+            ("[0:0:0:0:0:0:0:1]", "[::1]"),
+            ("[::0001]:80", "[::1]"),
+            ("[0::1]", "[::1]"),
+            ("[::0.0.0.1]", "[::1]"),
+            ("[2001:db8:0:0:1:0:0:1]", "[2001:db8::1:0:0:1]"),
+            ("[2001:db8:0:1:1:1:1::]", "[2001:db8:0:1:1:1:1:0]"),
+            ("[::ffff:102:304]", "[::ffff:1.2.3.4]"),
+            ("[::FFFF:1.2.3.4]:1", "[::ffff:1.2.3.4]"),
+        ] {
+            let authority = Authority::parse(bytes.as_bytes()).unwrap();
+            assert!(!authority.is_normal, "{bytes}");
+            assert_eq!(authority.normal_host(), normal.as_bytes(), "{bytes}");
+            assert!(Authority::parse(normal.as_bytes()).unwrap().is_normal, "{normal}");
+        }
     }
 
     #[test]

@@ -47,6 +47,30 @@ fn a_rule_is_not_got_around_by_another_spelling() {
 }
 
 #[test]
+fn an_address_in_brackets_meets_its_host_in_every_spelling() {
+    for host in ["'[::1]'", "'[0:0::0001]'"] {
+        let config = GUARDED.replace("[secret.test]", &format!("[{host}]"));
+        hold(&config, |talk| {
+            for host in ["[::1]", "[::0001]:8443", "[0:0:0:0:0:0:0:1]", "[::0.0.0.1]"] {
+                let client = talk.client();
+                talk.says(client, format!("GET /admin/ HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+                let heard = talk.heard(client);
+                assert!(heard.starts_with("HTTP/1.1 403 "), "{host}: {heard}");
+            }
+            // It goes on as it came.
+            let client = talk.client();
+            let request = "GET /x HTTP/1.1\r\nHost: [2001:DB8::0]\r\n\r\n";
+            talk.says(client, request);
+            talk.hears_about(client, "HTTP/1.1 404 ", &[]);
+            let request = "GET /x HTTP/1.1\r\nHost: [0::0001]:80\r\n\r\n";
+            talk.says(client, request);
+            let upstream = talk.upstream();
+            talk.hears(upstream, request);
+        });
+    }
+}
+
+#[test]
 fn what_was_matched_goes_on() {
     hold(GUARDED, |talk| {
         let client = talk.client();

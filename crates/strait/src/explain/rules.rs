@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use config::explain::Verdict as RuleVerdict;
-use config::hosts::{Host, HostTable};
+use config::hosts::{Host, HostTable, port_of};
 use config::matching::{Asked, Criterion, Place, Searches};
 use config::snapshot::{Action, Forward, RouteTable, Rule};
 use config::targets::Target;
@@ -179,7 +179,9 @@ fn describe_routes(
     for id in &listener.route_tables {
         let Some(table) = snapshot.route_table(*id) else { continue };
         let hosts = table.hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-        let authority = head.authority().to_ascii_lowercase();
+        let port = port_of(head.authority());
+        let colon = if port.is_empty() { &b""[..] } else { b":" };
+        let authority = [head.host(), colon, port].concat();
         let asked = if table.has_ports { &*authority } else { head.host() };
         let closest = closest(&table.hosts, asked);
         if found == Some(*id) {

@@ -33,9 +33,10 @@ use crate::resource::route::targets::{ShareKey, Sticky};
 pub struct RouteTable {
     /// Name in listeners, logs and metrics. Unique among route tables.
     pub name: String,
-    /// The hosts: a name, `*.suffix`, `prefix.*`, or `*`. Hosts are compared in lower case and without port. An exact
-    /// name has precedence over the longest suffix, that over the longest prefix, and that over `*`. `*.a.b` matches
-    /// `x.a.b` and `y.x.a.b`, but not `a.b`; `a.*` matches `a.b` and `a.b.c`.
+    /// The hosts: a name, `*.suffix`, `prefix.*`, or `*`. Hosts are compared in lower case, without port, and IPv6
+    /// addresses as RFC 5952 writes them. An exact name has precedence over the longest suffix, that over the longest
+    /// prefix, and that over `*`. `*.a.b` matches `x.a.b` and `y.x.a.b`, but not `a.b`; `a.*` matches `a.b` and
+    /// `a.b.c`.
     #[serde(default = "hosts")]
     #[schemars(length(min = 1))]
     pub hosts: Vec<String>,
