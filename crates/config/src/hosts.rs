@@ -212,7 +212,7 @@ pub fn port_of(authority: &[u8]) -> &[u8] {
         return &[];
     }
     let first = port.iter().position(|&digit| digit != b'0');
-    port.get(first.unwrap_or(port.len().saturating_sub(1))..).unwrap_or_default()
+    port.get(first.unwrap_or_else(|| port.len().saturating_sub(1))..).unwrap_or_default()
 }
 
 /// Puts `value` under `key` unless something is there, which is then returned.

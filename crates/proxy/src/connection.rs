@@ -110,7 +110,7 @@ pub(crate) struct Downstream {
     pub(crate) is_aged: bool,
     /// Whether another process accepted it, or another worker.
     pub(crate) is_restored: bool,
-    /// When the first byte of the head that is being read came; `NEVER` before it.
+    /// When the first byte of the head that is being read came, or of what is not known to be one yet; `NEVER` before it.
     pub(crate) head_began: Time,
     /// Few have other addresses than their own, so these stand apart.
     pub(crate) origin: Option<Box<Origin>>,

@@ -160,17 +160,21 @@ impl Listen {
         })
     }
 
+    /// Goes on as HTTP/1, of which the first byte came then; `NEVER` if none was looked at.
     pub(crate) fn begin_http(
         &self,
         key: ConnKey,
+        began: Time,
         now: Time,
         connections: &mut Connections,
         cx: &mut Cx,
     ) {
         let Some(connection) = connections.get_mut(key) else { return };
-        let Some(downstream) = connection.downstream() else { return };
+        let Some(downstream) = connection.downstream_mut() else { return };
+        // A head that was looked at has begun, and has no more time than another.
+        downstream.head_began = began;
         let listener = self.listeners.get(downstream.listener).listener();
-        let deadline = now + listener.timeouts.request_head;
+        let deadline = began.min(now) + listener.timeouts.request_head;
         connection.codec.await_head();
         cx.timers.arm(connection.timer, deadline);
     }

@@ -322,6 +322,37 @@ fn a_method_that_comes_slowly_is_still_one() {
 }
 
 #[test]
+fn the_time_to_find_out_is_no_more_time_for_the_head() {
+    let config = AUTO.replace("cluster: db,", "cluster: db, timeouts: { detect: 3s },");
+    assert_ne!(config, AUTO);
+    hold(&config, |talk| {
+        let client = talk.client();
+        talk.passes(Duration::from_secs(1));
+        talk.says(client, "G");
+        talk.passes(Duration::from_secs(1));
+        talk.says(client, "E");
+        talk.passes(Duration::from_secs(8));
+        talk.hears(client, "");
+        assert!(!talk.is_connecting());
+        // Ten seconds after the first byte, and not ten after the three of the detection.
+        talk.passes(Duration::from_millis(1_500));
+        let start = "HTTP/1.1 408 Request Timeout\r\n";
+        talk.hears_about(client, start, &[": request_head_timeout\n"]);
+    });
+    // What comes in time is served.
+    hold(&config, |talk| {
+        let client = talk.client();
+        talk.says(client, "GE");
+        talk.passes(Duration::from_secs(9));
+        talk.says(client, "T / HTTP/1.1\r\nHost: x\r\n\r\n");
+        let web = talk.upstream();
+        talk.hears(web, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        talk.says(web, "HTTP/1.1 204 No Content\r\n\r\n");
+        talk.hears(client, "HTTP/1.1 204 No Content\r\n\r\n");
+    });
+}
+
+#[test]
 fn where_nothing_is_relayed_slow_words_are_left_to_those_who_read_requests() {
     let config = AUTO.replace(
         "routes: all, cluster: db,",

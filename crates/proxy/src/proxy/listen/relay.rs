@@ -53,9 +53,11 @@ impl Proxy {
 
     /// Goes on as the connection's chain says, with what the first bytes are if that is known.
     fn begin_protocol(&mut self, key: ConnKey, first: Option<&FirstBytes>, now: Time) {
-        let Some(connection) = self.connections.get(key) else { return };
-        let Some(downstream) = connection.downstream() else { return };
+        let Some(connection) = self.connections.get_mut(key) else { return };
         let is_inside_tls = connection.tls.is_some();
+        let Some(downstream) = connection.downstream_mut() else { return };
+        // Only a head of HTTP/1 goes on with the bytes that were looked at.
+        let began = std::mem::replace(&mut downstream.head_began, Time::NEVER);
         let listener = self.listen.listeners.get(downstream.listener).listener();
         let listener = listener.seen_by(downstream.chain);
         let has_relay = listener.relay.is_some();
@@ -92,7 +94,7 @@ impl Proxy {
         match (protocol, detected) {
             (ListenerProtocol::Tcp, _) => self.begin_relay(key, first, now),
             (ListenerProtocol::Http1, _) => {
-                self.listen.begin_http(key, now, &mut self.connections, &mut self.cx);
+                self.listen.begin_http(key, began, now, &mut self.connections, &mut self.cx);
             }
             (ListenerProtocol::Http2, _) => {
                 self.connections.begin_http2(key, now, &self.listen, &mut self.cx);
@@ -109,7 +111,7 @@ impl Proxy {
             }
             // What is no HTTP either gets an answer that says so.
             (ListenerProtocol::Auto, _) => {
-                self.listen.begin_http(key, now, &mut self.connections, &mut self.cx);
+                self.listen.begin_http(key, began, now, &mut self.connections, &mut self.cx);
             }
         }
     }
@@ -154,6 +156,10 @@ impl Proxy {
         let rpc = self.listen.looked_for(key, &self.connections);
         match FirstBytes::read(input, has_chains, rpc) {
             None => {
+                let connection = self.connections.get_mut(key);
+                if let Some(downstream) = connection.and_then(Connection::downstream_mut) {
+                    downstream.head_began = downstream.head_began.min(now);
+                }
                 if has_chains && detect_late(input, rpc) == Detected::Tls {
                     self.listen.await_hello(key, now, &mut self.connections, &mut self.cx);
                 }
