@@ -53,10 +53,10 @@ impl Exchange {
         FilledPage { content_type: page.content_type().as_bytes().into(), body }
     }
 
-    /// The host of the request in lower case; empty if it has none, or its head was not read.
+    /// The host of the request as it is compared; empty if it has none, or its head was not read.
     fn host(&self) -> Vec<u8> {
         let authority = Authority::parse(self.record.words.word(Word::Host));
-        authority.map_or_else(Vec::new, |authority| authority.host.to_ascii_lowercase())
+        authority.map_or_else(Vec::new, |authority| authority.normal_host())
     }
 
     /// The route table of its rule, or of its host where no rule was found or asked for.
