@@ -137,6 +137,10 @@ impl Simulation {
             let is_open = later.is_some();
             let is_idle = connection.state == "idle";
             let is_removed = is_removed(*target, former, &now);
+            // One that takes no more requests, and is in no pool, ends with the last byte that it has to send, as of a reset.
+            if is_removed && is_idle && connection.outbox_bytes > 0 {
+                continue;
+            }
             // What begins for whichever request comes has none to go on for.
             let is_unused = connection.state == "connecting" && connection.streams == Some(0);
             if is_open == (is_removed && is_idle) && !(is_removed && is_unused) {
