@@ -443,6 +443,7 @@ impl Proxy {
         }
         self.settle(now);
         self.relieve_crowds(now);
+        self.bound_growth(now);
         self.bound_buffered(now);
     }
 

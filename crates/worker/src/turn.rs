@@ -221,6 +221,7 @@ impl<W: World> Worker<W> {
         let mut events = std::mem::take(&mut self.events);
         for (place, event) in events.drain(..).enumerate() {
             if place % EVENTS_TOGETHER == 0 {
+                self.proxy.bound_growth(self.now);
                 self.perform();
             }
             self.on_event(event);

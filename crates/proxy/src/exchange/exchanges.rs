@@ -6,6 +6,7 @@ use telemetry::events::TunnelStarted;
 use crate::agenda::Note;
 use crate::connection::Connection;
 use crate::connection::ConnectionRole;
+use crate::connection::codec::streams::Stream;
 use crate::connection::connections::Connections;
 use crate::cx::Cx;
 use crate::exchange::Exchange;
@@ -33,7 +34,16 @@ pub(crate) struct Exchanges {
     pub(crate) hedges: usize,
 }
 
+/// What an exchange takes beside its buffers: it has a stream on one side at least.
+pub(crate) const EXCHANGE_BYTES: u64 = (size_of::<Exchange>() + size_of::<Stream>()) as u64;
+
 impl Exchanges {
+    /// What all of them take beside their buffers.
+    #[inline]
+    pub(crate) const fn bytes(&self) -> u64 {
+        self.table.len() as u64 * EXCHANGE_BYTES
+    }
+
     #[inline]
     pub(crate) fn get(&self, key: ExchangeKey) -> Option<&Exchange> {
         self.table.get(key)

@@ -6,9 +6,9 @@
 //! times a second at most, and only while all buffers of the worker together are larger than the
 //! smallest bound of a listener. So the sum cannot drift, a restored connection is in it, and an
 //! exchange pays nothing for it. Between two looks a listener may be over its bound by what comes
-//! in that time. The clients of all listeners together are bounded in the same way to half of `limits.memory_max`; there, the next look
-//! comes at once where buffers have grown by an eighth of that, since one client with many streams can fill the rest of the memory in
-//! less time.
+//! in that time. The clients of all listeners together are bounded in the same way to half of `limits.memory_max`; there, exchanges
+//! count, too, and the next look comes after a few events where all that has grown by an eighth of the bound, since one client with many
+//! streams can fill the rest of the memory in less time.
 //!
 //! ```text
 //! buffers of the worker > smallest bound ─► look ─► a listener over its own, or all ─► its largest holders end

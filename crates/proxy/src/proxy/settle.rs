@@ -16,9 +16,6 @@ impl Proxy {
         if !self.cx.agenda.is_empty() {
             self.settle_notes(now);
         }
-        if self.cx.buffers.is_alarmed() {
-            self.bound_buffered_at_once(now);
-        }
     }
 
     // Apart, so that the look at an empty agenda is all that most events pay.

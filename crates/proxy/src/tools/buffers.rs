@@ -43,16 +43,16 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
-    /// Whether more is held than was set by [`Buffers::set_alarm`].
+    /// Whether more is held, with `others` bytes beside buffers, than was set by [`Buffers::set_alarm`].
     #[inline]
-    pub(crate) fn is_alarmed(&self) -> bool {
-        self.alarm_bytes.is_some_and(|bytes| self.usage.bytes > bytes)
+    pub(crate) fn is_alarmed(&self, others: u64) -> bool {
+        self.alarm_bytes.is_some_and(|bytes| self.usage.bytes.saturating_add(others) > bytes)
     }
 
-    /// Where leases are to hold `bytes` at most: raises an alarm once an eighth of that is held beyond it, or beyond what is held now.
-    pub(crate) fn set_alarm(&mut self, bytes: Option<u64>) {
-        let of_bound = |bytes: u64| bytes.max(self.usage.bytes).saturating_add(bytes / 8);
-        self.alarm_bytes = bytes.map(of_bound);
+    /// Where `bytes` are to be held at most: raises an alarm once an eighth of that is held beyond it, or beyond what is held now.
+    pub(crate) fn set_alarm(&mut self, bytes: Option<u64>, others: u64) {
+        let held = self.usage.bytes.saturating_add(others);
+        self.alarm_bytes = bytes.map(|bytes| bytes.max(held).saturating_add(bytes / 8));
     }
 
     /// An empty buffer with room for at least `bytes`. One of more than [`BUFFER_BYTES_MAX`] is made

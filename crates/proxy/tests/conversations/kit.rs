@@ -904,6 +904,7 @@ impl<'s> Talk<'s> {
     /// Lets everything happen that can.
     fn settle(&mut self) {
         loop {
+            self.proxy.bound_growth(self.now);
             self.perform();
             if !self.is_one_turn {
                 self.proxy.admit_handshakes();

@@ -175,3 +175,30 @@ fn buffers_that_grow_fast_are_bounded_before_the_next_look_is_due() {
         assert!(talk.log().contains("its client held "));
     });
 }
+
+/// Many requests that wait hold more than their buffers.
+#[test]
+fn exchanges_of_one_client_are_bounded_with_their_buffers() {
+    hold_by_one(CONFIG, |talk| {
+        let (level, releases_free) = (MemoryLevel::Normal, false);
+        let (resident_bytes, max_bytes, excess_bytes) = (0, MIB, 0);
+        let mut clients: Vec<_> = (0..4).map(|_| Speaker::client(talk)).collect();
+        talk.has_memory(MemoryPressure {
+            level,
+            resident_bytes,
+            max_bytes,
+            releases_free,
+            excess_bytes,
+        });
+        for client in &mut clients {
+            for _ in 0..80 {
+                if !talk.is_closed(client.peer) {
+                    client.gets(talk, "/");
+                }
+            }
+        }
+        let open = clients.iter().filter(|client| !talk.is_closed(client.peer)).count();
+        assert!((1..4).contains(&open), "{open}");
+        assert!(talk.log().contains("its client held "));
+    });
+}

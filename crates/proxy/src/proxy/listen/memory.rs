@@ -12,8 +12,8 @@ use crate::connection::codec::watches::Watch;
 use crate::connection::connections::Connections;
 use crate::exchange::Exchange;
 use crate::exchange::buffered::before;
-use crate::exchange::exchanges::Exchanges;
-use crate::keys::ConnKey;
+use crate::exchange::exchanges::{EXCHANGE_BYTES, Exchanges};
+use crate::keys::{ConnKey, ExchangeKey};
 use crate::listen::buffered::{LOOK_INTERVAL, LOOKED_AT_ONCE};
 use crate::listen::listeners::ListenerKey;
 use crate::ops::Op;
@@ -46,7 +46,8 @@ impl Proxy {
             self.end_largest_holders(now);
         }
         let most = self.cx.share.of_bytes(self.cx.memory.buffered_bytes_max());
-        let excess_bytes = self.cx.buffers.leased_bytes().saturating_sub(most);
+        let held = self.cx.buffers.leased_bytes().saturating_add(self.exchanges.bytes());
+        let excess_bytes = held.saturating_sub(most);
         // What comes this fast may come again. Where none holds much, looking again finds no more.
         if excess_bytes > 0 && self.end_holders_of(excess_bytes, now) {
             self.listen.buffered_look = now + LOOK_INTERVAL / 10;
@@ -54,9 +55,17 @@ impl Proxy {
         self.listen.tell_buffered(&mut self.cx);
     }
 
-    /// The same before the next look is due: what is held has grown by much since the last one. What is free then takes memory, too.
+    /// Looks at what is held before the next look is due, if that has grown by much since the last one. To be called after a few events.
+    #[inline]
+    pub fn bound_growth(&mut self, now: Time) {
+        if self.cx.buffers.is_alarmed(self.exchanges.bytes()) {
+            self.bound_buffered_at_once(now);
+        }
+    }
+
+    /// What is free then takes memory, too.
     #[cold]
-    pub(in crate::proxy) fn bound_buffered_at_once(&mut self, now: Time) {
+    fn bound_buffered_at_once(&mut self, now: Time) {
         self.listen.buffered_look = now;
         self.set_buffers_alarm();
         self.bound_buffered(now);
@@ -65,10 +74,10 @@ impl Proxy {
     }
 
     /// Has it looked at again once that has grown by much.
-    pub(in crate::proxy) fn set_buffers_alarm(&mut self) {
+    pub(super) fn set_buffers_alarm(&mut self) {
         let most = self.cx.memory.buffered_bytes_max();
         let most = (most < u64::MAX).then(|| self.cx.share.of_bytes(most));
-        self.cx.buffers.set_alarm(most);
+        self.cx.buffers.set_alarm(most, self.exchanges.bytes());
     }
 
     /// Looks for the gauges alone, while nothing is near a bound.
@@ -84,7 +93,7 @@ impl Proxy {
         let is_over = |proxy: &Self, listener| {
             proxy.listen.listeners.buffered_over(listener, proxy.cx.share) > 0
         };
-        for holder in self.holders(|listener| is_over(self, listener), now) {
+        for holder in self.holders(|listener| is_over(self, listener), 0, now) {
             if is_over(self, holder.listener) {
                 *closed.entry(self.listen.listeners.get(holder.listener).id).or_default() += 1;
                 self.listen.listeners.remove_buffered(holder.listener, holder.bytes);
@@ -113,11 +122,11 @@ impl Proxy {
         }
     }
 
-    /// Closes connections that hold the most in buffers until these hold `excess_bytes` less. Returns whether any did.
+    /// Closes connections that hold the most in buffers and exchanges until these hold `excess_bytes` less. Returns whether any did.
     pub(super) fn end_holders_of(&mut self, excess_bytes: u64, now: Time) -> bool {
         let (mut left, mut has_ended) = (excess_bytes, false);
         let mib = self.cx.memory.max_bytes >> 20;
-        for holder in self.holders(|_| true, now) {
+        for holder in self.holders(|_| true, EXCHANGE_BYTES, now) {
             if left == 0 || holder.bytes < HOLDER_BYTES_MIN {
                 break;
             }
@@ -132,13 +141,23 @@ impl Proxy {
         has_ended
     }
 
-    /// The connections of some listeners that hold anything, in the order in which they end.
-    fn holders(&self, concerns: impl Fn(ListenerKey) -> bool, now: Time) -> Vec<Holder> {
+    /// The connections of some listeners that hold anything, in the order in which they end. Each exchange counts so many bytes beside
+    /// its buffers.
+    fn holders(
+        &self,
+        concerns: impl Fn(ListenerKey) -> bool,
+        exchange_bytes: u64,
+        now: Time,
+    ) -> Vec<Holder> {
         let downstreams = self.connections.table.iter().filter_map(|(connection, state)| {
             let listener = state.downstream()?.listener;
             let is_concerned = concerns(listener);
-            let bytes =
-                if is_concerned { held_by(state, &self.connections, &self.exchanges) } else { 0 };
+            let held = |state| {
+                let exchanges = exchanges_of(state).count() as u64;
+                let bytes = held_by(state, &self.connections, &self.exchanges);
+                bytes + exchanges * exchange_bytes
+            };
+            let bytes = if is_concerned { held(state) } else { 0 };
             let waited_for_since = self.waited_for_since(state).unwrap_or(now);
             (bytes > 0).then_some(Holder { connection, listener, bytes, waited_for_since })
         });
@@ -168,17 +187,22 @@ impl Proxy {
 /// Bytes of the buffers that stand for a downstream connection: its own, those of its exchanges, and
 /// those that wait for or came from upstreams on their behalf.
 fn held_by(connection: &Connection, connections: &Connections, exchanges: &Exchanges) -> u64 {
-    let streams = connection.multiplex().into_iter().flat_map(|all| all.streams.iter());
-    let keys = connection.exchange().into_iter().chain(streams.map(|stream| stream.exchange));
-    let of_exchanges = keys.filter_map(|key| exchanges.get(key)).map(|exchange| {
-        let upstream = exchange.upstream().map_or(0, |at| {
-            let upstream = connections.get(at.connection);
-            upstream.map_or(0, |upstream| match upstream.multiplex() {
-                None => upstream.buffered_bytes(),
-                Some(all) => all.streams.get(at.slot).map_or(0, Stream::buffered_bytes),
-            })
+    let of_exchanges =
+        exchanges_of(connection).filter_map(|key| exchanges.get(key)).map(|exchange| {
+            let upstream = exchange.upstream().map_or(0, |at| {
+                let upstream = connections.get(at.connection);
+                upstream.map_or(0, |upstream| match upstream.multiplex() {
+                    None => upstream.buffered_bytes(),
+                    Some(all) => all.streams.get(at.slot).map_or(0, Stream::buffered_bytes),
+                })
+            });
+            exchange.buffered_bytes() + upstream
         });
-        exchange.buffered_bytes() + upstream
-    });
     (connection.buffered_bytes() + of_exchanges.sum::<usize>()) as u64
+}
+
+/// The exchanges of a downstream connection.
+fn exchanges_of(connection: &Connection) -> impl Iterator<Item = ExchangeKey> {
+    let streams = connection.multiplex().into_iter().flat_map(|all| all.streams.iter());
+    connection.exchange().into_iter().chain(streams.map(|stream| stream.exchange))
 }
