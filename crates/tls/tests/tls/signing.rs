@@ -1,7 +1,7 @@
 //! Handshakes that wait for their signature, with every provider.
 
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, LazyLock};
 
 use pkcs8::PrivateKeyInfoRef;
@@ -347,10 +347,11 @@ fn what_was_cancelled_is_not_made() {
 
 #[test]
 fn more_than_the_thread_may_be_given_are_made_at_once() {
-    // One that is busy until the test says so.
-    struct Blocked(Receiver<()>, Inline);
+    // One that says when it has a job, and is busy until the test says so.
+    struct Blocked(Receiver<()>, Inline, Sender<()>);
     impl KeyOperations for Blocked {
         fn submit(&mut self, token: u64, job: SignJob, now: u64) {
+            let _test_is_over = self.2.send(());
             let _test_is_over = self.0.recv();
             self.1.submit(token, job, now);
         }
@@ -366,13 +367,15 @@ fn more_than_the_thread_may_be_given_are_made_at_once() {
             self.1.take_tally()
         }
     }
-    let (release, blocked) = channel();
-    let (mut thread, woken) = crypto_thread(Blocked(blocked, Inline::default()));
+    let ((release, blocked), (busy, is_busy)) = (channel(), channel());
+    let (mut thread, woken) = crypto_thread(Blocked(blocked, Inline::default(), busy));
     let job = Meeting::new(&accepting("p256", Place::Here, Version::Tls13)).job();
     let elsewhere = Meeting::new(&accepting("p256", Place::Elsewhere, Version::Tls13)).job();
-    // The thread may have taken the first ones off the queue.
+    // The thread has taken the first ones off the queue, and takes no more.
+    thread.submit(0, job.clone(), 0);
+    is_busy.recv().unwrap();
     let many = u64::try_from(JOBS_MAX).unwrap() + 8;
-    (0..many).for_each(|token| thread.submit(token, job.clone(), 0));
+    (1..many).for_each(|token| thread.submit(token, job.clone(), 0));
     thread.submit(many, job, 0);
     thread.submit(many + 1, elsewhere, 0);
     let results = poll_all(&mut thread, 0);
