@@ -210,8 +210,8 @@ impl Proxy {
     pub fn next_deadline(&self) -> Option<Time> {
         let timers = self.cx.timers.next_deadline();
         let drains = self.listen.draining_listeners.iter().map(|(_, deadline)| *deadline);
-        let looks =
-            self.upstream.crowds.due().into_iter().chain(self.listen.buffered_due(&self.cx));
+        let buffered_due = self.listen.buffered_due(self.exchanges.bytes(), &self.cx);
+        let looks = self.upstream.crowds.due().into_iter().chain(buffered_due);
         let others = self.cx.drain_deadline.into_iter().chain(looks);
         timers.into_iter().chain(others).chain(drains).min()
     }

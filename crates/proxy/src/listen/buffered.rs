@@ -11,9 +11,9 @@
 //! streams can fill the rest of the memory in less time.
 //!
 //! ```text
-//! buffers of the worker > smallest bound ─► look ─► a listener over its own, or all ─► its largest holders end
-//!                                            ▲ └── none ──┐
-//!                                            └── 100 ms ──┘
+//! held by the worker > smallest bound ─► look ─► a listener over its own, or all ─► its largest holders end
+//!                                         ▲ └── none ──┐
+//!                                         └── 100 ms ──┘
 //! ```
 //!
 //! Each look sets the gauges of all listeners, and so does another one every ten seconds for them alone.
@@ -39,12 +39,15 @@ pub(crate) const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 pub(crate) const LOOKED_AT_ONCE: usize = 16_384;
 
 impl Listen {
-    /// When to look at what is held, if all buffers together are more than one listener's bound.
-    pub(crate) fn buffered_due(&self, cx: &Cx) -> Option<Time> {
-        let least = cx.snapshot.listener_bounds.buffered_bytes_least;
-        let least = least.unwrap_or(u64::MAX).min(cx.memory.buffered_bytes_max());
-        let least = cx.share.of_bytes(least);
-        (cx.buffers.usage().bytes > least && !cx.has_part_of_group).then_some(self.buffered_look)
+    /// When to look at what is held, if all buffers together are more than one listener's bound, or more
+    /// than the memory allows with the `exchange_bytes` beside them.
+    pub(crate) fn buffered_due(&self, exchange_bytes: u64, cx: &Cx) -> Option<Time> {
+        let least = cx.snapshot.listener_bounds.buffered_bytes_least.unwrap_or(u64::MAX);
+        let most = cx.memory.buffered_bytes_max();
+        let buffered = cx.buffers.usage().bytes;
+        let is_over = buffered > cx.share.of_bytes(least)
+            || buffered.saturating_add(exchange_bytes) > cx.share.of_bytes(most);
+        (is_over && !cx.has_part_of_group).then_some(self.buffered_look)
     }
 
     /// Sets the gauges to what the last look found.

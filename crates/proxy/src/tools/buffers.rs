@@ -39,20 +39,20 @@ pub(crate) struct Buffers {
     spare: [usize; SIZES.len()],
     usage: BufferUse,
     /// Bytes beyond which it has to be looked at what is held, if there is a bound.
-    alarm_bytes: Option<u64>,
+    threshold_bytes: Option<u64>,
 }
 
 impl Buffers {
-    /// Whether more is held, with `others` bytes beside buffers, than was set by [`Buffers::set_alarm`].
+    /// Whether more is held, with `others` bytes beside buffers, than was set by [`Buffers::set_threshold`].
     #[inline]
-    pub(crate) fn is_alarmed(&self, others: u64) -> bool {
-        self.alarm_bytes.is_some_and(|bytes| self.usage.bytes.saturating_add(others) > bytes)
+    pub(crate) fn is_over_threshold(&self, others: u64) -> bool {
+        self.threshold_bytes.is_some_and(|bytes| self.usage.bytes.saturating_add(others) > bytes)
     }
 
-    /// Where `bytes` are to be held at most: raises an alarm once an eighth of that is held beyond it, or beyond what is held now.
-    pub(crate) fn set_alarm(&mut self, bytes: Option<u64>, others: u64) {
+    /// Where `bytes` are to be held at most: sets the threshold an eighth of that beyond it, or beyond what is held now.
+    pub(crate) fn set_threshold(&mut self, bytes: Option<u64>, others: u64) {
         let held = self.usage.bytes.saturating_add(others);
-        self.alarm_bytes = bytes.map(|bytes| bytes.max(held).saturating_add(bytes / 8));
+        self.threshold_bytes = bytes.map(|bytes| bytes.max(held).saturating_add(bytes / 8));
     }
 
     /// An empty buffer with room for at least `bytes`. One of more than [`BUFFER_BYTES_MAX`] is made

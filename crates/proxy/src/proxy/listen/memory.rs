@@ -35,12 +35,13 @@ struct Holder {
 impl Proxy {
     /// Ends connections of listeners whose clients hold too much.
     pub(in crate::proxy) fn bound_buffered(&mut self, now: Time) {
-        if self.listen.buffered_due(&self.cx).is_none_or(|due| due > now) {
+        let due = self.listen.buffered_due(self.exchanges.bytes(), &self.cx);
+        if due.is_none_or(|due| due > now) {
             return;
         }
         let parts = 1 + self.connections.table.len() / LOOKED_AT_ONCE;
         self.listen.buffered_look = now + LOOK_INTERVAL * u32::try_from(parts).unwrap_or(u32::MAX);
-        self.set_buffers_alarm();
+        self.set_buffers_threshold();
         self.add_up_buffered();
         if self.listen.listeners.is_over_buffered(self.cx.share) {
             self.end_largest_holders(now);
@@ -58,7 +59,7 @@ impl Proxy {
     /// Looks at what is held before the next look is due, if that has grown by much since the last one. To be called after a few events.
     #[inline]
     pub fn bound_growth(&mut self, now: Time) {
-        if self.cx.buffers.is_alarmed(self.exchanges.bytes()) {
+        if self.cx.buffers.is_over_threshold(self.exchanges.bytes()) {
             self.bound_buffered_at_once(now);
         }
     }
@@ -67,22 +68,22 @@ impl Proxy {
     #[cold]
     fn bound_buffered_at_once(&mut self, now: Time) {
         self.listen.buffered_look = now;
-        self.set_buffers_alarm();
+        self.set_buffers_threshold();
         self.bound_buffered(now);
         self.cx.buffers.release_free();
-        self.set_buffers_alarm();
+        self.set_buffers_threshold();
     }
 
     /// Has it looked at again once that has grown by much.
-    pub(super) fn set_buffers_alarm(&mut self) {
+    pub(super) fn set_buffers_threshold(&mut self) {
         let most = self.cx.memory.buffered_bytes_max();
         let most = (most < u64::MAX).then(|| self.cx.share.of_bytes(most));
-        self.cx.buffers.set_alarm(most, self.exchanges.bytes());
+        self.cx.buffers.set_threshold(most, self.exchanges.bytes());
     }
 
     /// Looks for the gauges alone, while nothing is near a bound.
     pub(in crate::proxy) fn look_at_held(&mut self) {
-        if self.listen.buffered_due(&self.cx).is_none() {
+        if self.listen.buffered_due(self.exchanges.bytes(), &self.cx).is_none() {
             self.add_up_buffered();
             self.listen.tell_buffered(&mut self.cx);
         }

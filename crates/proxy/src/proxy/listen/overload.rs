@@ -30,7 +30,7 @@ impl Proxy {
             self.end_holders_of(excess_bytes, now);
             self.cx.buffers.release_free();
         }
-        self.set_buffers_alarm();
+        self.set_buffers_threshold();
         self.settle(now);
     }
 
