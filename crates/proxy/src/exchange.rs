@@ -64,8 +64,7 @@ use std::time::Duration;
 
 use config::priority::Priority;
 use config::snapshot::{
-    Action, ChainId, Cluster, ClusterId, EndpointId, Forward, Listener, ListenerId, RouteTableId,
-    Rule,
+    Action, ChainId, Cluster, ClusterId, EndpointId, Forward, Listener, RouteTableId, Rule,
 };
 use config::subsets::SubsetHash;
 use serde::{Deserialize, Serialize};
@@ -401,12 +400,6 @@ impl Exchange {
     pub(crate) fn listener(&self) -> &Listener<Box<dyn Filter>> {
         let listener = self.snapshot.listeners.get(self.listener);
         listener.expect("places are of this very snapshot").seen_by(self.chain)
-    }
-
-    /// The listener that counts it for its client.
-    pub(crate) fn listener_id(&self) -> ListenerId {
-        let listener = self.snapshot.listeners.get(self.listener);
-        listener.expect("places are of this very snapshot").id
     }
 
     /// Whether its rule lets a connection change to these protocols.

@@ -14,11 +14,9 @@ pub(crate) mod relay;
 
 use std::num::NonZeroU32;
 
-use config::snapshot::ListenerId;
-
 use crate::cx::Cx;
 use crate::listen::age::AskedToGo;
-use crate::listen::clients::{ClientPlace, Clients, Part};
+use crate::listen::clients::{ClientPlace, Clients};
 use crate::listen::listeners::{ListenerKey, Listeners};
 use crate::tools::time::Time;
 
@@ -61,15 +59,14 @@ impl Listen {
         cx.snapshot.limits.connections_max.get().min(self.descriptors_max)
     }
 
-    /// Whether more exchanges of a client are under way at a listener than that allows.
+    /// Whether more exchanges of a client are under way than its listener allows.
     #[inline]
     pub(crate) fn has_too_many(
         &self,
-        (client, listener): (ClientPlace, ListenerId),
+        client: ClientPlace,
         max: Option<NonZeroU32>,
         cx: &Cx,
     ) -> bool {
-        let count = || self.clients.count_of(client, listener, Part::Exchange);
-        max.is_some_and(|max| count() > cx.share.of(max.get()))
+        max.is_some_and(|max| self.clients.exchanges_of(client) > cx.share.of(max.get()))
     }
 }

@@ -180,16 +180,15 @@ impl Connections {
         if cx.emitter.is_debug() {
             cx.debug_closed(key, &connection, cause, now);
         }
-        let listener = listen.listeners.get(downstream.listener).id;
         cx.emitter.connection_closed(&ConnectionClosed {
-            listener: label(listener.0),
+            listener: label(listen.listeners.get(downstream.listener).id.0),
             cause,
             lifetime: now.nanos_since(connection.opened),
             requests: connection.requests,
             undelivered_bytes,
         });
         listen.listeners.on_closed(downstream.listener);
-        listen.clients.remove(downstream.client, listener, Part::Connection);
+        listen.clients.remove(downstream.client, Part::Connection);
         cx.ops.push_back(if would_end_early { Op::Reset(key) } else { Op::Close(key) });
         if listen.has_drained(cx) {
             cx.agenda.push(Note::CloseUpstreams);

@@ -33,10 +33,9 @@ impl Exchanges {
         let opened = connection.opened;
         let state = listen.listeners.get(downstream.listener);
         let (snapshot, place) = state.pin();
-        let id = state.id;
-        let listener = label(id.0);
+        let listener = label(state.id.0);
         let client = downstream.client;
-        listen.clients.add(client, id, Part::Exchange);
+        listen.clients.add(client, Part::Exchange);
         let began = std::mem::replace(&mut downstream.head_began, Time::NEVER).min(now);
         let accepted = if is_first { opened } else { Time::NEVER };
         let stamps = Stamps { accepted, began, head_read: now, ..Stamps::NONE };

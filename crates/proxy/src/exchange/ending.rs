@@ -213,7 +213,7 @@ impl Exchanges {
         self.hedges -= usize::from(exchange.hedge_of().is_some());
         exchange.let_go(&mut listen.clients, &mut self.stalls, &mut upstream.pools);
         exchange.end_retries(&mut upstream.pools);
-        listen.clients.remove(exchange.client, exchange.listener_id(), Part::Exchange);
+        listen.clients.remove(exchange.client, Part::Exchange);
         exchange.give_listener_request(cx.share.member());
         cx.timers.remove(exchange.timer);
         // What happened first is why; the rest follows from it.

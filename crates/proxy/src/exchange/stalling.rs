@@ -10,7 +10,7 @@ use crate::exchange::stage::Stage;
 use crate::exchange::stalls::{Stall, Stalls};
 use crate::exchange::{Exchange, ExchangeKind};
 use crate::keys::ExchangeKey;
-use crate::listen::clients::Clients;
+use crate::listen::clients::{Clients, Part};
 use crate::share::Share;
 use crate::tools::time::Time;
 use crate::upstream::pool::{Pool, Pools};
@@ -46,7 +46,7 @@ impl Exchange {
     /// It has an upstream connection, or a stream on one.
     pub(crate) fn hold(&mut self, clients: &mut Clients, pools: &mut Pools) {
         if !std::mem::replace(&mut self.is_holding, true) {
-            clients.hold(self.client);
+            clients.add(self.client, Part::Held);
             if pools.is_counting {
                 self.counted_at = self.endpoint_to_count();
                 self.counted_at.into_iter().for_each(|at| pools.on_request_begun(at));
@@ -114,7 +114,7 @@ impl Exchange {
     #[inline]
     pub(crate) fn let_go(&mut self, clients: &mut Clients, stalls: &mut Stalls, pools: &mut Pools) {
         if std::mem::take(&mut self.is_holding) {
-            clients.let_go(self.client);
+            clients.remove(self.client, Part::Held);
             self.measured_from = None;
             if let Some(at) = self.counted_at.take() {
                 pools.on_request_over(at);

@@ -214,14 +214,13 @@ impl Connections {
         let (connection, deadline) = self.take_connection(key, now, cx)?;
         let downstream = connection.downstream()?;
         let state = listen.listeners.get(downstream.listener);
-        let id = state.id;
-        cx.emitter.left(Relocated::Downstream { listener: label(id.0) });
+        cx.emitter.left(Relocated::Downstream { listener: label(state.id.0) });
         let listener = state.listener();
         let chain = downstream.chain.and_then(|id| listener.chains.find(id));
         let chain = chain.map(|(_, chain)| chain.name.to_string());
         let listener = listener.name.to_string();
         listen.listeners.on_closed(downstream.listener);
-        listen.clients.remove(downstream.client, id, Part::Connection);
+        listen.clients.remove(downstream.client, Part::Connection);
         let facts = EndFacts::Downstream { listener, chain };
         Some(TakenEnd { connection, deadline, facts })
     }

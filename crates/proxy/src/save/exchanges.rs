@@ -207,7 +207,7 @@ impl Proxy {
             let is_waiting = |key| exchanges.get(key).is_some();
             self.upstream.pools.give_up(pool, exchange.client, is_waiting);
         }
-        self.listen.clients.remove(exchange.client, exchange.listener_id(), Part::Exchange);
+        self.listen.clients.remove(exchange.client, Part::Exchange);
         exchange.give_listener_request(self.cx.share.member());
         Some(TakenExchange { exchange, downstream, upstream, detached, copies, stalled })
     }
@@ -260,7 +260,7 @@ impl Proxy {
         let client = match saved.record.client {
             Some(named) => self.listen.clients.enter(Some(named), state.id, Part::Exchange).0,
             None => {
-                self.listen.clients.add(client, state.id, Part::Exchange);
+                self.listen.clients.add(client, Part::Exchange);
                 client
             }
         };

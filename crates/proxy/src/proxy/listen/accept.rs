@@ -116,7 +116,7 @@ impl Proxy {
         let id = state.id;
         let (client, count) = self.listen.clients.enter(address, id, Part::Connection);
         if count > per_client_max {
-            self.listen.clients.remove(client, id, Part::Connection);
+            self.listen.clients.remove(client, Part::Connection);
             let max = settings.connections_per_client_max;
             let detail = || of_client_bound(max);
             self.cx.refuse(id, peer, Cause::ClientConnectionsOverflow, detail, now);
@@ -127,7 +127,7 @@ impl Proxy {
             && !self.cx.share.is_apart()
             && !rate.take(now.as_nanos())
         {
-            self.listen.clients.remove(client, id, Part::Connection);
+            self.listen.clients.remove(client, Part::Connection);
             let rate = rate.per_second();
             let detail =
                 || Detail::of(&format_args!("accept_rate of the listener: {rate} a second"));

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use config::snapshot::ListenerId;
-
 use crate::keys::ConnKey;
 use crate::listen::clients::{ClientPlace, Part};
 use crate::proxy::Proxy;
@@ -45,14 +43,14 @@ impl Proxy {
             .collect();
         accepted.sort_unstable_by_key(|(opened, ..)| std::cmp::Reverse(*opened));
         let mut of_listeners: BTreeMap<u64, u32> = BTreeMap::new();
-        let mut of_clients: BTreeMap<(ClientPlace, ListenerId), u32> = BTreeMap::new();
+        let mut of_clients: BTreeMap<ClientPlace, u32> = BTreeMap::new();
         let mut beyond = Vec::new();
         for (_, key, listener, client) in accepted {
             let state = self.listen.listeners.get(listener);
             let settings = state.listener();
             let open = of_listeners.entry(listener.to_bits()).or_insert(state.open);
-            let count = self.listen.clients.count_of(client, state.id, Part::Connection);
-            let of_client = of_clients.entry((client, state.id)).or_insert(count);
+            let count = self.listen.clients.count_of(client, Part::Connection);
+            let of_client = of_clients.entry(client).or_insert(count);
             let is_beyond = *open > self.cx.share.of(settings.connections_max.get())
                 || *of_client > self.cx.share.of(settings.connections_per_client_max.get());
             if is_beyond {

@@ -51,11 +51,10 @@ impl Proxy {
         exchange.record.client = client;
         if client.is_some() {
             // The one that a trusted hop named.
-            self.listen.clients.remove(exchange.client, listener_id, Part::Exchange);
+            self.listen.clients.remove(exchange.client, Part::Exchange);
             (exchange.client, _) = self.listen.clients.enter(client, listener_id, Part::Exchange);
         }
-        let counted = (exchange.client, listener_id);
-        let has_too_many = self.listen.has_too_many(counted, exchanges_max, &self.cx);
+        let has_too_many = self.listen.has_too_many(exchange.client, exchanges_max, &self.cx);
         exchange.record_head(head, &mut self.cx, now);
         let has_unknown_expectation =
             head.field(Known::Expect).is_some() && !head.expects_continue();
@@ -104,10 +103,9 @@ impl Proxy {
         let connection = self.connections.get(exchange.downstream.connection);
         let tls = connection.and_then(|connection| connection.tls.as_deref());
         let exchanges_max = exchange.listener().exchanges_per_client_max;
-        let counted = (exchange.client, exchange.listener_id());
         if self.cx.memory.level >= MemoryLevel::High {
             self.refuse_overloaded(key, now);
-        } else if self.listen.has_too_many(counted, exchanges_max, &self.cx) {
+        } else if self.listen.has_too_many(exchange.client, exchanges_max, &self.cx) {
             self.fail(key, Cause::ClientExchangesOverflow, now);
         } else if tls.is_some_and(Tls::is_early) {
             // Who recorded it may send it again, and nothing says that this is harmless.

@@ -55,7 +55,7 @@ impl Proxy {
         let Some(exchange) = self.exchanges.table.get_mut(key) else { return };
         exchange.end_stall(&mut self.exchanges.stalls);
         let attempt = exchange.part_with_attempt(key, upstream, (timer, stamps), now);
-        self.listen.clients.add(attempt.client, attempt.listener_id(), Part::Exchange);
+        self.listen.clients.add(attempt.client, Part::Exchange);
         let (_, first) = attempt.deadlines.first();
         let hedge = self.exchanges.table.insert(attempt);
         self.exchanges.hedges += 1;
@@ -108,7 +108,7 @@ impl Proxy {
         let Some(mut other) = self.exchanges.table.remove(hedge) else { return };
         self.exchanges.hedges -= 1;
         self.cx.timers.remove(other.timer);
-        self.listen.clients.remove(other.client, other.listener_id(), Part::Exchange);
+        self.listen.clients.remove(other.client, Part::Exchange);
         let Some(exchange) = self.exchanges.table.get_mut(key) else { return };
         let Some(upstream) = other.upstream() else { return };
         exchange.take_attempt_of(&mut other, upstream);

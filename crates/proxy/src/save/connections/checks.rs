@@ -97,8 +97,8 @@ impl Listen {
                 return Err(RestoreError::NoRoom("connections_max"));
             }
             let Some(address) = saved.client_address(settings) else { continue };
-            let (network, count) = self.clients.at(address, state.id, Part::Connection);
-            let count = of_clients.entry((network, state.id)).or_insert(count);
+            let (client, count) = self.clients.at(address, state.id, Part::Connection);
+            let count = of_clients.entry(client).or_insert(count);
             *count += 1;
             if *count > cx.share.of(settings.connections_per_client_max.get()) {
                 return Err(RestoreError::NoRoom("connections_per_client_max"));
