@@ -9,7 +9,7 @@ use std::sync::Arc;
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use telemetry::events::{
-    ExchangeFinished, ExchangeStarted, LabelId, Stages, UpstreamConnected, WorkerGauges,
+    ExchangeFinished, ExchangeStarted, Fault, LabelId, Stages, UpstreamConnected, WorkerGauges,
 };
 use telemetry::{
     Collector, Emitter, LogFormat, LogReader, LogStyle, Names, ProcessFacts, RouteNames,
@@ -46,7 +46,7 @@ fn exchange(place: u32) -> ExchangeFinished<'static> {
         status: 200,
         cause: None,
         failures: 0,
-        is_upstreams_fault: false,
+        fault: Fault::None,
         endpoint_id: None,
         cause_detail: b"",
         failed_attempts: b"",

@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use crate::events::{ExchangeFinished, GrpcCall, Stages};
+use crate::events::{ExchangeFinished, Fault, GrpcCall, Stages};
 use crate::names::NameHistory;
 
 mod clock;
@@ -286,7 +286,7 @@ pub fn reference() -> String {
         status: 200,
         cause: None,
         failures: 0,
-        is_upstreams_fault: false,
+        fault: Fault::None,
         endpoint_id: None,
         cause_detail: b"",
         failed_attempts: b"",

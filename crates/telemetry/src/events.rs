@@ -24,7 +24,8 @@ pub use connection::{
     DetectedProtocol, Relocated,
 };
 pub use exchange::{
-    ExchangeFinished, ExchangeStarted, GrpcCall, HeaderDrop, HeadersDropped, Stages, TunnelStarted,
+    ExchangeFinished, ExchangeStarted, Fault, GrpcCall, HeaderDrop, HeadersDropped, Stages,
+    TunnelStarted,
 };
 pub use tls::{SignaturesMade, TlsHandshakeFinished, TlsHandshakeKind};
 pub use upstream::{

@@ -17,7 +17,7 @@
 
 use crate::captures::CAPTURES_BYTES_MAX;
 use crate::cause::Cause;
-use crate::events::{ExchangeFinished, GrpcCall, LabelId, Stages};
+use crate::events::{ExchangeFinished, Fault, GrpcCall, LabelId, Stages};
 
 /// Bytes kept of the endpoint's and the client's address: a unix socket's path has 108 at most.
 const ADDRESS_BYTES_MAX: usize = 112;
@@ -274,7 +274,7 @@ pub(crate) fn decode(record: &[u8]) -> Option<(Audience, ExchangeFinished<'_>)> 
         cause: Cause::ALL.get(usize::from(cause)).copied(),
         failures,
         // Counted, and in no line.
-        is_upstreams_fault: false,
+        fault: Fault::None,
         endpoint_id: None,
         cause_detail,
         failed_attempts,

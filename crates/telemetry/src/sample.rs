@@ -1,6 +1,6 @@
 //! An exchange for the tests of this crate.
 
-use crate::events::{ExchangeFinished, LabelId, Stages};
+use crate::events::{ExchangeFinished, Fault, LabelId, Stages};
 
 /// A plain GET that went well.
 pub(crate) fn exchange() -> ExchangeFinished<'static> {
@@ -25,7 +25,7 @@ pub(crate) fn exchange() -> ExchangeFinished<'static> {
         status: 200,
         cause: None,
         failures: 0,
-        is_upstreams_fault: false,
+        fault: Fault::None,
         endpoint_id: None,
         cause_detail: b"",
         failed_attempts: b"",

@@ -10,7 +10,7 @@ use telemetry::events::{
     AccessLogWriteFailed, BreakersOfCluster, CertificateInUse, CheckCounted, ClusterGauges,
     ConcurrencyOfCluster, ConfigAccepted, ConfigRejected, ConfigTakenUp, ConnectionClosed,
     ConnectionOpened, ConnectionRefused, ControlTurned, EjectionCounted, ExchangeFinished,
-    ExchangeStarted, GrpcCall, HealthOfCluster, LabelId, ListenerGauges, SourceAnswered,
+    ExchangeStarted, Fault, GrpcCall, HealthOfCluster, LabelId, ListenerGauges, SourceAnswered,
     SourceKind, SourceResources, Stages, StateWrites, TunnelStarted, UpstreamClosed,
     UpstreamConnectFailed, UpstreamConnected, UpstreamPaused, UpstreamRetried, WorkerGauges,
 };
@@ -68,7 +68,7 @@ fn finished() -> ExchangeFinished<'static> {
         status: 200,
         cause: None,
         failures: 0,
-        is_upstreams_fault: false,
+        fault: Fault::None,
         endpoint_id: None,
         cause_detail: b"",
         failed_attempts: b"",
@@ -322,7 +322,7 @@ fn what_is_configured_is_there_before_it_counts_and_the_build_is_named() {
 }
 
 #[test]
-fn what_has_no_response_and_no_cause_has_not_failed() {
+fn what_has_no_response_has_failed_unless_it_has_no_cause_or_its_client_is_to_blame() {
     let relayed = || ExchangeFinished { version: 1, status: 0, ..finished() };
     let (mut emitters, mut collector) = workers(1);
     emitters[0].exchange_finished(&relayed());
@@ -333,12 +333,14 @@ fn what_has_no_response_and_no_cause_has_not_failed() {
     next.set_former_totals(FormerTotals::read(&collector.readings().write_totals()));
     assert_eq!(next.cluster_totals(API), totals);
 
-    let cause = Some(Cause::ConnectFailed);
-    of_next[0].exchange_finished(&ExchangeFinished { cause, ..relayed() });
+    let (cause, fault) = (Some(Cause::ConnectFailed), Fault::Upstream);
+    of_next[0].exchange_finished(&ExchangeFinished { cause, fault, ..relayed() });
     of_next[0].exchange_finished(&ExchangeFinished { status: 500, ..finished() });
-    of_next[0].exchange_finished(&ExchangeFinished { cause, ..finished() });
+    of_next[0].exchange_finished(&ExchangeFinished { cause, fault, ..finished() });
+    let (cause, fault) = (Some(Cause::DownstreamClosed), Fault::Downstream);
+    of_next[0].exchange_finished(&ExchangeFinished { cause, fault, ..relayed() });
     let totals = next.cluster_totals(API);
-    assert_eq!((totals.exchanges_total, totals.exchanges_failed_total), (4, 2));
+    assert_eq!((totals.exchanges_total, totals.exchanges_failed_total), (5, 2));
     let (_, mut last) = workers(1);
     last.set_former_totals(FormerTotals::read(&next.readings().write_totals()));
     assert_eq!(last.cluster_totals(API), totals);

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use config::snapshot::Endpoint;
 use telemetry::cause::Cause;
-use telemetry::events::{ExchangeFinished, LabelId, Stages};
+use telemetry::events::{ExchangeFinished, Fault, LabelId, Stages};
 use wire::buffer::Buffer;
 use wire::head::Version;
 
@@ -14,7 +14,7 @@ use crate::connection::transport::Tls;
 use crate::cx::Cx;
 use crate::exchange::checking::report_check;
 use crate::exchange::exchanges::Exchanges;
-use crate::exchange::fault::{Side, consequence, is_warned_of};
+use crate::exchange::fault::{consequence, is_warned_of};
 use crate::exchange::record::Word;
 use crate::exchange::{Exchange, ExchangeKind};
 use crate::keys::{ExchangeKey, StreamKey, label};
@@ -149,7 +149,7 @@ impl Counts {
             version: version_of(exchange),
             status: record.status,
             cause,
-            is_upstreams_fault: cause.is_some_and(|it| consequence(it).side == Side::Upstream),
+            fault: cause.map_or(Fault::None, |cause| consequence(cause).side.into()),
             failures,
             is_reply: record.is_reply,
             request_bytes: progress.request_bytes,

@@ -5,6 +5,7 @@
 
 use config::retry::RetryOn;
 use telemetry::cause::Cause;
+use telemetry::events::Fault;
 
 /// On which side of the proxy the fault lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +16,16 @@ pub enum Side {
     Proxy,
     /// The service.
     Upstream,
+}
+
+impl From<Side> for Fault {
+    fn from(side: Side) -> Self {
+        match side {
+            Side::Downstream => Self::Downstream,
+            Side::Proxy => Self::Proxy,
+            Side::Upstream => Self::Upstream,
+        }
+    }
 }
 
 /// When a request that met this fault may be sent again on another connection.

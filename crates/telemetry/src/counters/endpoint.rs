@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::cause::Cause;
 use crate::cell::Counter;
-use crate::events::{ExchangeFinished, LabelId, UpstreamConnectFailed, UpstreamPaused};
+use crate::events::{ExchangeFinished, Fault, LabelId, UpstreamConnectFailed, UpstreamPaused};
 
 /// Endpoints whose slots follow each other, and whose counters stand together in memory: of tens of thousands, each counter, and
 /// each pointer to one, counts.
@@ -307,7 +307,7 @@ impl EndpointBlock {
 
     pub(crate) fn exchange_finished(&self, event: &ExchangeFinished<'_>) {
         self.exchanges.increment();
-        if let Some(cause) = event.cause.filter(|_| event.is_upstreams_fault) {
+        if let Some(cause) = event.cause.filter(|_| event.fault == Fault::Upstream) {
             self.failed.increment();
             // What the failed connect left says more.
             if !is_of_connect(cause) {
@@ -456,13 +456,10 @@ mod tests {
     #[test]
     fn an_exchange_fails_because_of_its_endpoint_or_for_something_else() {
         let block = EndpointBlock::default();
-        let failed = |is_upstreams_fault| ExchangeFinished {
-            cause: Some(Cause::UpstreamClosed),
-            is_upstreams_fault,
-            ..exchange()
-        };
-        block.exchange_finished(&failed(false));
-        block.exchange_finished(&failed(true));
+        let failed =
+            |fault| ExchangeFinished { cause: Some(Cause::UpstreamClosed), fault, ..exchange() };
+        block.exchange_finished(&failed(Fault::Proxy));
+        block.exchange_finished(&failed(Fault::Upstream));
         let mut totals = EndpointTotals::default();
         block.add_to(&mut totals);
         assert_eq!((totals.exchanges_total, totals.exchanges_failed_total), (2, 1));
@@ -474,7 +471,7 @@ mod tests {
         let at = ended_at + 1;
         block.connect_failed(&connect_failed(Cause::ConnectFailed, "ECONNREFUSED", at));
         let cause = Some(Cause::ConnectFailed);
-        block.exchange_finished(&ExchangeFinished { cause, ..failed(true) });
+        block.exchange_finished(&ExchangeFinished { cause, ..failed(Fault::Upstream) });
         let mut totals = EndpointTotals::default();
         block.add_to(&mut totals);
         let error = totals.last_error.unwrap();

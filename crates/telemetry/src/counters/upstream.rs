@@ -10,7 +10,7 @@ use super::status::{CLASSES, class_place};
 use crate::cause::Cause;
 use crate::cell::{CauseCounters, CauseSet, Counter};
 use crate::events::{
-    ChoiceKind, ClusterGauges, CopyFinished, ExchangeFinished, MirrorDrop, RetryDenial,
+    ChoiceKind, ClusterGauges, CopyFinished, ExchangeFinished, Fault, MirrorDrop, RetryDenial,
     UpstreamClosed, UpstreamConnectFailed, UpstreamConnected, UpstreamRetried, UpstreamRetryDenied,
 };
 use crate::histogram::{Histogram, HistogramTotals};
@@ -96,7 +96,8 @@ impl ClusterBlock {
         if let Some(counter) = self.classes.get(class) {
             counter.increment();
         }
-        if class == CLASS_5XX || class == CLASS_NONE && event.cause.is_some() {
+        let is_of_cluster = matches!(event.fault, Fault::Proxy | Fault::Upstream);
+        if class == CLASS_5XX || class == CLASS_NONE && is_of_cluster {
             self.failed.increment();
         }
         if let Some(call) = event.grpc {

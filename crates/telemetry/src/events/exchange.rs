@@ -65,8 +65,8 @@ pub struct ExchangeFinished<'a> {
     pub status: u16,
     /// The reason for which it failed, if it did.
     pub cause: Option<Cause>,
-    /// Whether the cause is the upstream's fault.
-    pub is_upstreams_fault: bool,
+    /// Whose fault the cause is.
+    pub fault: Fault,
     /// How many failed like it, with it, since the last that was reported to control; 0 if this one is not
     /// reported. [`Emitter::note_failure`](crate::Emitter::note_failure) counts them.
     pub failures: u32,
@@ -119,7 +119,7 @@ impl ExchangeFinished<'_> {
         version: 0,
         status: 0,
         cause: None,
-        is_upstreams_fault: false,
+        fault: Fault::None,
         failures: 0,
         cause_detail: &[],
         failed_attempts: &[],
@@ -133,6 +133,20 @@ impl ExchangeFinished<'_> {
         started_at: 0,
         stages: Stages::NONE,
     };
+}
+
+/// Whose fault it is that an exchange failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fault {
+    /// It has not failed.
+    #[default]
+    None,
+    /// The client.
+    Downstream,
+    /// This proxy, its limits or its configuration.
+    Proxy,
+    /// The service.
+    Upstream,
 }
 
 /// A call of gRPC.

@@ -32,8 +32,8 @@ pub(super) static FAMILIES: &[Family] = &[
         name: "strait_upstream_exchanges_failed_total",
         kind: MetricType::Counter,
         help: "Of `strait_upstream_exchanges_total`, exchanges that failed: those of the class `5xx`, and those of \
-               the class `none` that ended with a cause. Connections that were relayed to their end are not among \
-               them.",
+               the class `none` that ended with a cause that is not the client's. Connections that were relayed to \
+               their end are not among them, nor those of clients that left.",
         labels: &["cluster"],
         samples: |view, out| {
             for (cluster, blocks) in &view.clusters {
