@@ -94,8 +94,11 @@ impl Connections {
     /// Notes how an upstream ended its connection, if it has not said why and anything waits for it.
     pub(crate) fn note_end(&mut self, key: ConnKey, how: &str) {
         let Some(connection) = self.get(key) else { return };
+        // While its peer has not said what it takes, requests without a stream may wait for it.
         let is_awaited = connection.exchange().is_some()
-            || connection.multiplex().is_some_and(|multiplex| !multiplex.streams.is_empty());
+            || connection
+                .multiplex()
+                .is_some_and(|it| !it.streams.is_empty() || !it.has_peer_settings());
         let is_explained = connection.upstream().is_none_or(|upstream| upstream.reason.is_some());
         if is_explained || !is_awaited || how.is_empty() {
             return;

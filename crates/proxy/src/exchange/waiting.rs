@@ -6,8 +6,10 @@ use crate::exchange::queued_request::QueuedRequest;
 use crate::exchange::stage::Stage;
 use crate::exchange::{Exchange, Wait};
 use crate::keys::{ConnKey, ExchangeKey, PoolId};
+use crate::listen::clients::ClientPlace;
 use crate::tools::time::Time;
 use crate::upstream::Upstreams;
+use crate::upstream::pool::Pools;
 
 impl Exchanges {
     /// Makes an exchange wait for a connection.
@@ -51,6 +53,30 @@ impl Exchanges {
     ) -> Vec<ExchangeKey> {
         let awaits = |key: &&ExchangeKey| self.get(**key).is_some_and(|it| it.awaits(connection));
         upstream.pools.queue(pool).filter(awaits).copied().collect()
+    }
+
+    /// A connection is established that exchanges wait for to know what it allows: they wait as long for that as for a connection
+    /// in use.
+    pub(crate) fn on_awaited_connected(
+        &mut self,
+        connection: ConnKey,
+        pool: PoolId,
+        now: Time,
+        upstream: &Upstreams,
+        cx: &mut Cx,
+    ) {
+        for key in self.awaiting(connection, pool, upstream) {
+            let Some(exchange) = self.get(key) else { continue };
+            let Some(cluster) = exchange.cluster() else { continue };
+            let until =
+                exchange.deadlines.get(Wait::Connection).min(now + cluster.timeouts.pending);
+            self.set_deadline(key, Wait::Connection, until, cx);
+        }
+    }
+
+    /// An exchange of this client waits no more for a connection of the pool.
+    pub(crate) fn give_up_waiting(&self, pool: PoolId, client: ClientPlace, pools: &mut Pools) {
+        pools.give_up(pool, client, |key| is_waiting(self.get(key)));
     }
 }
 

@@ -16,6 +16,8 @@ routes: [{ name: site, hosts: ['*'], rules: [{ match: { prefix: / }, cluster: ap
 clusters: [{ name: app, protocol: http2, endpoints: ['127.0.0.1:9000', '127.0.0.1:9001'], connections_max: 2 }]
 ";
 
+const UPGRADE: &str = "GET /chat HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+
 /// The same, with one endpoint.
 pub(crate) fn to_one() -> String {
     TO_HTTP2.replace(", '127.0.0.1:9001'", "").replace("max: 2", "max: 1")
@@ -940,10 +942,7 @@ fn an_upgrade_gives_up_on_a_service_that_cannot_be_reached() {
             return talk.leave_out();
         }
         let client = talk.client();
-        talk.says(
-            client,
-            "GET /chat HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
-        );
+        talk.says(client, UPGRADE);
         for _ in 0..3 {
             let upstream = talk.connecting();
             talk.refuse(upstream);
@@ -951,6 +950,26 @@ fn an_upgrade_gives_up_on_a_service_that_cannot_be_reached() {
         assert!(!talk.is_connecting());
         talk.hears_about(client, "HTTP/1.1 503 Service Unavailable\r\n", &[]);
         assert!(talk.log().contains("connect_failed"));
+    });
+}
+
+/// The end comes before SETTINGS, for which the request waits.
+#[test]
+fn an_upgrade_gives_up_on_a_service_that_accepts_and_closes() {
+    hold(TO_HTTP2, |talk| {
+        if talk.variant() == Variant::Moving {
+            return talk.leave_out();
+        }
+        let client = talk.client();
+        talk.says(client, UPGRADE);
+        for _ in 0..3 {
+            let upstream = talk.upstream();
+            talk.ends(upstream);
+        }
+        assert!(!talk.is_connecting());
+        talk.hears_about(client, "HTTP/1.1 502 Bad Gateway\r\n", &[]);
+        let log = talk.log();
+        assert!(log.contains("upstream_closed") && log.contains("FIN"), "{log}");
     });
 }
 

@@ -10,7 +10,6 @@ use crate::connection::Life;
 use crate::connection::codec::streams::Tail;
 use crate::exchange::fault::{Side, consequence};
 use crate::exchange::stage::{Stage, Suspended};
-use crate::exchange::waiting::is_waiting;
 use crate::exchange::{Deadlines, Exchange, ExchangeKind, Wait};
 use crate::keys::{ExchangeKey, StreamKey};
 use crate::proxy::Proxy;
@@ -179,9 +178,7 @@ impl Proxy {
                 request.clear(&mut self.cx.buffers);
                 if let Some(pool) = exchange.pool() {
                     let client = exchange.client;
-                    let exchanges = &self.exchanges;
-                    let is_waiting = |key| is_waiting(exchanges.get(key));
-                    self.upstream.pools.give_up(pool, client, is_waiting);
+                    self.exchanges.give_up_waiting(pool, client, &mut self.upstream.pools);
                 }
             }
             Stage::Attempting { upstream } | Stage::Responding { upstream } => {

@@ -195,7 +195,11 @@ impl Proxy {
         self.upstream.withdraw(key, &mut self.connections);
         let Some(multiplex) = self.connections.multiplex_mut(key) else { return };
         multiplex.is_gone = true;
-        for exchange in multiplex.streams.exchanges() {
+        if !is_downstream && !multiplex.has_peer_settings() {
+            // One of them may go on with an earlier attempt, which has a stream here.
+            self.fail_awaiting(key, cause, now);
+        }
+        for exchange in self.connections.exchanges_on(key) {
             if is_downstream {
                 self.abort(exchange, cause, now);
             } else {

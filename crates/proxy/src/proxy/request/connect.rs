@@ -375,13 +375,10 @@ impl Proxy {
     ) {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let Some(upstream) = connection.upstream_mut() else { return };
-        let cluster = label(upstream.cluster.0);
+        let (cluster, pool) = (label(upstream.cluster.0), upstream.pool());
         if let Err(fault) = result {
-            let (pool, cause) = (upstream.pool(), fault.cause);
+            let cause = fault.cause;
             self.cx.count_connect_failure(upstream, fault, now);
-            for waiting in self.exchanges.awaiting(key, pool, &self.upstream) {
-                self.fail_waiting_attempt(waiting, key, cause, now);
-            }
             self.end_streams(key, cause, now);
             return self.close_upstream(key, Some(cause), now);
         }
@@ -394,6 +391,7 @@ impl Proxy {
         }
         let duration = now.nanos_since(since);
         self.cx.emitter.upstream_connected(&UpstreamConnected { cluster, duration });
+        self.exchanges.on_awaited_connected(key, pool, now, &self.upstream, &mut self.cx);
         for key in self.connections.exchanges_on(key) {
             let Some(exchange) = self.exchanges.get_mut(key) else { continue };
             exchange.record.stamps.connected = now;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use config::snapshot::EndpointId;
 use telemetry::cause::Cause;
 use telemetry::events::{RetryDenial, UpstreamRetried, UpstreamRetryDenied};
 use wire::h2::ErrorCode;
@@ -11,7 +12,6 @@ use crate::connection::Connection;
 use crate::exchange::hedging::WAITS_OF_ATTEMPT;
 use crate::exchange::queued_request::QueuedRequest;
 use crate::exchange::retrying::grpc_status;
-use crate::exchange::waiting::is_waiting;
 use crate::exchange::{Exchange, Wait};
 use crate::keys::{ConnKey, ExchangeKey, StreamKey, label};
 use crate::proxy::Proxy;
@@ -40,42 +40,63 @@ impl Proxy {
         }
     }
 
-    /// The connection cannot be established for which this exchange waits: its attempt has failed as those that have streams there.
-    pub(super) fn fail_waiting_attempt(
+    /// An upstream connection ends before its peer has said how many streams it takes: the attempts of those that wait for that have
+    /// failed, too.
+    pub(in crate::proxy) fn fail_awaiting(&mut self, connection: ConnKey, cause: Cause, now: Time) {
+        let upstream = self.connections.get(connection).and_then(Connection::upstream);
+        let Some(upstream) = upstream else { return };
+        let (endpoint, reason) = (upstream.endpoint, upstream.reason.clone());
+        for key in self.exchanges.awaiting(connection, upstream.pool(), &self.upstream) {
+            // Those that failed before may have ended it.
+            if !self.exchanges.get(key).is_some_and(|exchange| exchange.awaits(connection)) {
+                continue;
+            }
+            if let Some(reason) = &reason {
+                self.exchanges.note_detail(key, || *reason.clone());
+            }
+            self.fail_waiting_attempt(key, endpoint, cause, now);
+        }
+    }
+
+    /// The attempt of an exchange that waits has failed at this endpoint. Nothing of the request was sent.
+    fn fail_waiting_attempt(
         &mut self,
         key: ExchangeKey,
-        connection: ConnKey,
+        endpoint: EndpointId,
         cause: Cause,
         now: Time,
     ) {
-        let upstream = self.connections.get(connection).and_then(Connection::upstream);
-        let endpoint = upstream.map(|upstream| upstream.endpoint);
-        let reason = upstream.and_then(|upstream| upstream.reason.clone());
-        // One that waits again may stand in the queue twice.
-        let awaits = |it: &&mut Exchange| it.awaits(connection);
-        let Some(exchange) = self.exchanges.get_mut(key).filter(awaits) else { return };
-        let place = endpoint.and_then(|id| exchange.cluster()?.place_of(id));
+        let Some(exchange) = self.exchanges.get_mut(key) else { return };
+        let place = exchange.cluster().and_then(|cluster| cluster.place_of(endpoint));
         if let Some(route) = &mut exchange.route {
             (route.endpoint, route.chosen, route.awaits) = (place.or(route.endpoint), None, None);
         }
-        exchange.progress.attempts = exchange.progress.attempts.saturating_add(1);
-        let decision = decision(exchange, &FailedAttempt::unsent(exchange, cause));
-        if let Some(reason) = reason {
-            self.exchanges.note_detail(key, || *reason);
+        if place.is_none() {
+            // Its cluster has that endpoint no more, which is no attempt that failed.
+            let Some(request) = self.take_out_of_queue(key, now) else { return };
+            return self.exchanges.note_attempt(key, request, &mut self.cx);
         }
+        exchange.progress.attempts = exchange.progress.attempts.saturating_add(1);
+        let decision = decision(exchange, &FailedAttempt::unsent(exchange, Cause::ConnectFailed));
         let Some(pause) = self.pace(key, decision, None, now) else {
             return self.fail(key, cause, now);
         };
-        let Some(mut request) = self.exchanges.take_waiting(key, now) else { return };
-        let Some(exchange) = self.exchanges.get_mut(key) else { return };
-        exchange.deadlines.clear(Wait::Connection);
-        if let Some(pool) = exchange.pool() {
-            let (client, exchanges) = (exchange.client, &self.exchanges);
-            self.upstream.pools.give_up(pool, client, |key| is_waiting(exchanges.get(key)));
-        }
+        let Some(mut request) = self.take_out_of_queue(key, now) else { return };
         self.note_failure(key, cause, now);
         self.count_retry(key, &mut request, cause);
         self.try_after(key, request, pause, now);
+    }
+
+    /// An exchange waits no more for a connection of its cluster.
+    fn take_out_of_queue(&mut self, key: ExchangeKey, now: Time) -> Option<QueuedRequest> {
+        let request = self.exchanges.take_waiting(key, now)?;
+        let exchange = self.exchanges.get_mut(key)?;
+        exchange.deadlines.clear(Wait::Connection);
+        if let Some(pool) = exchange.pool() {
+            let client = exchange.client;
+            self.exchanges.give_up_waiting(pool, client, &mut self.upstream.pools);
+        }
+        Some(request)
     }
 
     /// Whether the request is sent again in place of this response.
