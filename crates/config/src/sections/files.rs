@@ -209,9 +209,9 @@ impl<'a> Files<'a> {
         Some(source)
     }
 
-    /// Whether a certificate is valid by its dates now.
-    pub(crate) fn is_in_time(&self, source: &CertificateSource) -> bool {
-        source.certificate.check_time(self.outside.now()).is_ok()
+    /// Whether a certificate is valid by its dates now, or why not.
+    pub(crate) fn validity(&self, source: &CertificateSource) -> Result<(), tls::CertificateError> {
+        source.certificate.check_time(self.outside.now())
     }
 
     /// Warns of what may be wrong with the files of a certificate at any time. `site` is where they stand.

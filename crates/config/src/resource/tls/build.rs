@@ -5,8 +5,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use tls::{
-    ClientAuth, ClientContext, ClientOptions, ContextError, EarlySessions, OwnTickets,
-    ProcessSessions, Resumption, ServerContext, ServerOptions, SharedTickets, Verify,
+    CertificateError, ClientAuth, ClientContext, ClientOptions, ContextError, EarlySessions,
+    OwnTickets, ProcessSessions, Resumption, ServerContext, ServerOptions, SharedTickets, Verify,
 };
 
 use crate::file;
@@ -205,40 +205,57 @@ fn certificates<F>(
         let Some(source) = context.files.certificate(file, &site, context.findings) else {
             continue;
         };
+        certificates.push((source, site));
+    }
+    let certificates = with_precedence_of_valid(certificates, context);
+    warn_of_rivals(&certificates, context.findings);
+    certificates.into_iter().map(|(source, _)| source).collect()
+}
+
+/// Says which certificates no client will ever get, since others precede them.
+fn warn_of_rivals(
+    certificates: &[(Arc<CertificateSource>, Site<'_>)],
+    findings: &mut Findings<'_>,
+) {
+    for (place, (source, site)) in certificates.iter().enumerate() {
         let is_rival = |(other, _): &&(Arc<CertificateSource>, Site<'_>)| {
             is_for_the_same(&other.certificate, &source.certificate)
         };
-        if let Some((_, rival)) = certificates.iter().find(is_rival) {
-            let line = context.findings.line_name(rival.key("chain").at().line);
+        if let Some((_, rival)) = certificates.iter().take(place).find(is_rival) {
+            let line = findings.line_name(rival.key("chain").at().line);
             let rule = format!("the certificate on {line} has the same names and kind of key");
             let hint = "remove one of them: clients get the first";
-            site.key("chain").warning(context.findings, Problem::new(rule, hint));
+            site.key("chain").warning(findings, Problem::new(rule, hint));
         }
-        certificates.push((source, site));
     }
-    without_outdated(certificates, context)
 }
 
 /// Leaves out those outside of their dates whose names others have that are valid: clients would get them rather than the others where
 /// their keys are cheaper to sign with.
-fn without_outdated<F>(
-    certificates: Vec<(Arc<CertificateSource>, Site<'_>)>,
+fn with_precedence_of_valid<'s, F>(
+    certificates: Vec<(Arc<CertificateSource>, Site<'s>)>,
     context: &mut Context<'_, '_, F>,
-) -> Vec<Arc<CertificateSource>> {
-    let valid = certificates.iter().filter(|(source, _)| context.files.is_in_time(source));
+) -> Vec<(Arc<CertificateSource>, Site<'s>)> {
+    let valid = certificates.iter().filter(|(source, _)| context.files.validity(source).is_ok());
     let valid: Vec<_> = valid.map(|(source, _)| Arc::clone(source)).collect();
     let names: BTreeSet<&str> =
         valid.iter().flat_map(|it| it.certificate.names()).map(AsRef::as_ref).collect();
     let mut kept = Vec::with_capacity(certificates.len());
     for (source, site) in certificates {
         let has_others = source.certificate.names().iter().all(|name| names.contains(&**name));
-        if valid.is_empty() || !has_others || context.files.is_in_time(&source) {
-            kept.push(source);
-        } else {
-            let rule = "clients do not get this certificate, since others for its names are valid";
-            let problem = Problem::new(rule, "remove it, or renew it");
-            site.key("chain").passing_warning(context.findings, problem);
-        }
+        let outdated = context.files.validity(&source).err();
+        let Some(error) = outdated.filter(|_| has_others && !valid.is_empty()) else {
+            kept.push((source, site));
+            continue;
+        };
+        let rule = "clients do not get this certificate, since others for its names are valid";
+        let hint = match error {
+            CertificateError::NotValidYet { .. } => {
+                "reload the configuration once it is valid (SIGHUP)"
+            }
+            _ => "remove it, or renew it",
+        };
+        site.key("chain").passing_warning(context.findings, Problem::new(rule, hint));
     }
     kept
 }
