@@ -3,7 +3,6 @@
 //! A page of metrics is made at once, has some 36 MB with 10,000 clusters, and may be asked for by any client that reaches its address.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::OccupiedEntry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -55,19 +54,18 @@ pub(crate) struct UnreadPage {
 
 impl UnreadPages {
     /// Room for a page that has this many bytes at least; none while the unread ones leave none, and their clients have begun to read them
-    /// a short while ago. Those that have had [`READ_WITHIN`] are closed instead, as many as need be. `memory_max` is what the process may
-    /// take, in bytes, if that is known.
+    /// a short while ago. Those that have had [`READ_WITHIN`] are closed instead, as many as need be, unless that is not enough.
+    /// `memory_max` is what the process may take, in bytes, if that is known.
     pub(crate) fn begin(&self, bytes_min: u64, memory_max: Option<u64>) -> Option<UnreadPage> {
         let mut unread = self.lock();
         let bytes = unread.last.max(bytes_min);
         let max = memory_max.map_or(UNREAD_MAX, |max| (max / SHARE_OF_MEMORY).min(UNREAD_MAX));
-        let has_room =
-            |unread: &Unread| unread.bytes == 0 || unread.bytes.saturating_add(bytes) <= max;
-        while !has_room(&unread) {
-            if !unread.close_slowest() {
-                return None;
-            }
+        let has_room = |unread: u64| unread == 0 || unread.saturating_add(bytes) <= max;
+        let of_slow: u64 = unread.slow().map(|(_, reader)| reader.bytes).sum();
+        if !has_room(unread.bytes.saturating_sub(of_slow)) {
+            return None;
         }
+        while !has_room(unread.bytes) && unread.close_slowest() {}
         unread.bytes += bytes;
         drop(unread);
         Some(UnreadPage { pages: self.clone(), bytes, reader: None })
@@ -80,12 +78,18 @@ impl UnreadPages {
 }
 
 impl Unread {
+    /// The clients that have had their time, the slowest first.
+    fn slow(&self) -> impl Iterator<Item = (&u64, &Reader)> {
+        self.readers.iter().take_while(|(_, reader)| reader.began.elapsed() >= READ_WITHIN)
+    }
+
     /// Closes the connection of the client that has been reading its page for longest, if it had its time. The room counts as given back
     /// already: the connection drops its page in its next turn, before another has been made.
     fn close_slowest(&mut self) -> bool {
-        let slowest = self.readers.first_entry();
-        let slowest = slowest.filter(|slowest| slowest.get().began.elapsed() >= READ_WITHIN);
-        let Some(reader) = slowest.map(OccupiedEntry::remove) else { return false };
+        let slowest = self.slow().next().map(|(number, _)| *number);
+        let Some(reader) = slowest.and_then(|number| self.readers.remove(&number)) else {
+            return false;
+        };
         self.bytes = self.bytes.saturating_sub(reader.bytes);
         reader.closes.notify_one();
         true
@@ -190,6 +194,19 @@ mod tests {
         drop((second, third));
         let unread = pages.lock();
         assert_eq!((unread.bytes, unread.readers.len()), (0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_client_is_closed_for_a_page_that_finds_no_room_all_the_same() {
+        let pages = UnreadPages::default();
+        let begin = |bytes| pages.begin(bytes, None);
+        let client: Arc<Notify> = Arc::default();
+        let slow = begin(UNREAD_MAX / 4).unwrap().body(vec![7], &client);
+        tokio::time::advance(READ_WITHIN).await;
+        let made = begin(UNREAD_MAX * 3 / 4).unwrap();
+        assert!(begin(UNREAD_MAX / 2).is_none());
+        assert!(tokio::time::timeout(Duration::ZERO, client.notified()).await.is_err());
+        drop((slow, made));
     }
 
     #[test]
