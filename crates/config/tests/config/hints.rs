@@ -279,6 +279,7 @@ fn redirects_that_lead_to_themselves_are_warned_of() {
         ("a.example", "prefix: /", "host: b.example", None),
         ("a.example", "prefix: /", "host: 'a.example:80'", Some("not of this table")),
         ("a.example", "prefix: /", "host: 'a.example:81'", None),
+        ("'[::1]'", "prefix: /", "host: '[0:0::1]'", Some("not of this table")),
         ("'*'", "prefix: /", "scheme: http", Some("separate route tables")),
         ("'*'", "prefix: /", "scheme: https", None),
     ] {

@@ -2,6 +2,8 @@
 
 use std::num::NonZeroU16;
 
+use wire::host::Authority;
+
 use crate::address::Address;
 use crate::file::one_or_several::OneOrSeveral;
 use crate::file::{self, route};
@@ -106,7 +108,10 @@ fn is_same_host(
     tables: &Tables,
 ) -> bool {
     let Some(host) = &redirect.host else { return true };
-    let host = split_port(host).0.to_ascii_lowercase();
+    let Some(host) = Authority::parse(host.as_bytes()).map(|it| it.normal_host()) else {
+        return false;
+    };
+    let host = String::from_utf8_lossy(&host);
     let nearness = |table: &RouteTable| {
         table
             .hosts
