@@ -151,18 +151,18 @@ impl Checks {
     pub(crate) fn adopt<F>(
         &mut self,
         snapshot: &Snapshot<F>,
-        (unwell, healthy): ([&[Value]; 2], &str),
+        (listed, healthy): ([&[Value]; 2], &str),
         is_newer: bool,
     ) -> Checked {
-        let unwell: Vec<_> = unwell.into_iter().flatten().filter_map(read).collect();
-        if !unwell.is_empty() {
-            let degraded = unwell.iter().filter(|one| one.reason.is_none()).count();
-            let unhealthy = unwell.len() - degraded;
+        let listed: Vec<_> = listed.into_iter().flatten().filter_map(read).collect();
+        if !listed.is_empty() {
+            let degraded = listed.iter().filter(|one| one.reason.is_none()).count();
+            let unhealthy = listed.len() - degraded;
             tracing::info!(unhealthy, degraded, "endpoints stay as they are after the handover");
         }
         // A list that is full does not say of the others that they are healthy.
-        let is_newer = is_newer && unwell.len() < REMEMBERED_MAX;
-        self.checker.adopt(snapshot, (&unwell, &marks(healthy)), is_newer, now())
+        let is_newer = is_newer && listed.len() < REMEMBERED_MAX;
+        self.checker.adopt(snapshot, (&listed, &marks(healthy)), is_newer, now())
     }
 
     fn log(&mut self, checked: &Checked) {

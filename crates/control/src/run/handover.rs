@@ -80,7 +80,7 @@ impl<W: Workers> Running<W> {
                 self.collector.go_on_from(totals);
                 // One that was refused before it began gave nothing.
                 if matches!(self.handing, Handing::Giving { .. }) {
-                    self.others.on_given_in_vain(clock::monotonic_ns());
+                    self.others.on_rolled_back(clock::monotonic_ns());
                 }
                 self.end_giving();
                 // Who asked for it may be gone.
@@ -94,7 +94,7 @@ impl<W: Workers> Running<W> {
             }
             HandoverChange::AcceptAgain { totals } => {
                 self.collector.go_on_from(totals);
-                self.others.on_given_in_vain(clock::monotonic_ns());
+                self.others.on_rolled_back(clock::monotonic_ns());
                 self.be_the_process_again();
             }
             HandoverChange::StandIn { totals } => {
@@ -275,7 +275,7 @@ impl<W: Workers> Running<W> {
             return Err(reason);
         }
         let handles = self.workers.handles(None).map_err(|error| error.to_string())?;
-        if self.others.take_given_in_vain() {
+        if self.others.take_unreturned() {
             self.collector.lose_given();
         }
         self.collector.begin_giving();

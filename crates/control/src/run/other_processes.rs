@@ -31,12 +31,12 @@ pub(super) struct Lost {
 
 impl OtherProcesses {
     /// A handover came to nothing: what was given comes back within [`RETURN_TIME`].
-    pub(super) const fn on_given_in_vain(&mut self, now: u64) {
+    pub(super) const fn on_rolled_back(&mut self, now: u64) {
         self.lost_at = Some(now.saturating_add(RETURN_TIME));
     }
 
     /// Another handover begins. Whether something of the last one has not come back, which is lost from now on.
-    pub(super) const fn take_given_in_vain(&mut self) -> bool {
+    pub(super) const fn take_unreturned(&mut self) -> bool {
         self.lost_at.take().is_some()
     }
 

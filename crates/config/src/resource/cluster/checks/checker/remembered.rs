@@ -31,8 +31,8 @@ impl Checker {
     /// Up to `count_max` endpoints that are unhealthy or degraded.
     #[must_use]
     pub fn remembered(&self, now: Duration, count_max: usize) -> Vec<RememberedCheck> {
-        let unwell = self.targets.values().filter(|target| is_unwell(target));
-        let remembered = unwell.take(count_max).map(|target| RememberedCheck {
+        let listed = self.targets.values().filter(|target| is_unhealthy_or_degraded(target));
+        let remembered = listed.take(count_max).map(|target| RememberedCheck {
             endpoint: target.address.clone(),
             fingerprint: target.asked.fingerprint,
             reason: (target.is_healthy == Some(false))
@@ -55,12 +55,12 @@ impl Checker {
     pub fn adopt<F>(
         &mut self,
         snapshot: &Snapshot<F>,
-        (unwell, healthy): (&[RememberedCheck], &[u32]),
+        (listed, healthy): (&[RememberedCheck], &[u32]),
         is_newer: bool,
         now: Duration,
     ) -> Checked {
         let known: Map<(&Address, u64), &RememberedCheck> =
-            unwell.iter().map(|one| ((&one.endpoint, one.fingerprint), one)).collect();
+            listed.iter().map(|one| ((&one.endpoint, one.fingerprint), one)).collect();
         let mut healthy = healthy.to_vec();
         healthy.sort_unstable();
         let mut clusters = BTreeSet::new();
@@ -69,7 +69,7 @@ impl Checker {
             let one = known.get(&key).copied();
             let is_adopted = match target.is_healthy {
                 None => one.is_some() || healthy.binary_search(&mark(target)).is_ok(),
-                Some(_) => is_newer && (is_unwell(target) || one.is_some()),
+                Some(_) => is_newer && (is_unhealthy_or_degraded(target) || one.is_some()),
             };
             if !is_adopted {
                 continue;
@@ -90,7 +90,7 @@ impl Checker {
     }
 }
 
-fn is_unwell(target: &Target) -> bool {
+fn is_unhealthy_or_degraded(target: &Target) -> bool {
     target.is_healthy == Some(false) || target.is_degraded
 }
 
