@@ -129,13 +129,13 @@ pub(super) fn find(method: &str, path: &str, query: &str, wants_text: bool) -> A
             Err(hint) => Asked::Nothing(Answer::text(400, hint + "\n")),
         };
     }
-    let argument = |name| argument(query, name);
+    let has = |known: &str| arguments(query).any(|(name, _)| name == known);
     let page = match path {
         "/" => Asked::Page(Page::Index),
-        "/ready" => Asked::Page(Page::Ready(match (argument("verbose"), argument("namespace")) {
-            (Some(_), _) => ReadyDetail::Troubles,
-            (None, Some(_)) => ReadyDetail::Namespace,
-            (None, None) => ReadyDetail::Reason,
+        "/ready" => Asked::Page(Page::Ready(match (has("verbose"), has("namespace")) {
+            (true, _) => ReadyDetail::Troubles,
+            (false, true) => ReadyDetail::Namespace,
+            (false, false) => ReadyDetail::Reason,
         })),
         "/healthz" => Asked::Page(Page::Healthz),
         "/metrics" => Asked::Page(Page::Metrics),
@@ -156,25 +156,24 @@ pub(super) fn find(method: &str, path: &str, query: &str, wants_text: bool) -> A
             Ok(request) => Asked::Explain(request),
             Err(hint) => Asked::Nothing(Answer::text(400, hint + "\n")),
         },
-        "/stats" => Asked::Page(Page::Stats { filter: argument("filter").unwrap_or_default() }),
+        "/stats" => match only(query, ["filter"]) {
+            Ok([filter]) => Asked::Page(Page::Stats { filter: filter.unwrap_or_default() }),
+            Err(hint) => Asked::Nothing(Answer::text(400, hint + "\n")),
+        },
         "/runtime" => match runtime(query) {
             Ok(values) => Asked::Page(Page::Runtime(values)),
             Err(hint) => Asked::Nothing(Answer::text(400, hint + "\n")),
         },
         "/drain" => Asked::Page(Page::Drain),
         "/release" => Asked::Page(Page::Release),
-        "/slow" => match argument("format").as_deref() {
-            None => Asked::Slow { as_text: wants_text },
-            Some("text") => Asked::Slow { as_text: true },
-            Some("json") => Asked::Slow { as_text: false },
-            Some(_) => Asked::Nothing(Answer::text(400, "format: text or json\n")),
+        "/slow" => match slow(query) {
+            Ok(as_text) => Asked::Slow { as_text: as_text.unwrap_or(wants_text) },
+            Err(hint) => Asked::Nothing(Answer::text(400, hint + "\n")),
         },
-        "/connections" => {
-            match Wanted::new(argument("limit").as_deref(), argument("after").as_deref()) {
-                Ok(wanted) => Asked::Connections(wanted),
-                Err(problem) => Asked::Nothing(Answer::text(400, problem + "\n")),
-            }
-        }
+        "/connections" => match connections(query) {
+            Ok(wanted) => Asked::Connections(wanted),
+            Err(problem) => Asked::Nothing(Answer::text(400, problem + "\n")),
+        },
         "/connections/move" => match wanted_move(query) {
             Ok((process, connection, to)) => Asked::Move(process, connection, to),
             Err(problem) => Asked::Nothing(Answer::text(400, problem + "\n")),
@@ -188,6 +187,23 @@ pub(super) fn find(method: &str, path: &str, query: &str, wants_text: bool) -> A
     } else {
         Asked::WrongMethod { allow }
     }
+}
+
+/// Whether slow requests are to be shown as text, if a query says that.
+fn slow(query: &str) -> Result<Option<bool>, String> {
+    let [format] = only(query, ["format"])?;
+    match format.as_deref() {
+        None => Ok(None),
+        Some("text") => Ok(Some(true)),
+        Some("json") => Ok(Some(false)),
+        Some(_) => Err("format: text or json".to_owned()),
+    }
+}
+
+/// The connections that a query asks for.
+fn connections(query: &str) -> Result<Wanted, String> {
+    let [limit, after] = only(query, ["limit", "after"])?;
+    Wanted::new(limit.as_deref(), after.as_deref())
 }
 
 /// The configuration, or the one resource of it that a query names.
@@ -230,7 +246,8 @@ fn runtime(query: &str) -> Result<Vec<(String, Option<Percent>)>, String> {
 /// The endpoint of a path behind `/clusters/`, and what is to be with it.
 fn drain((cluster, endpoint): (&str, &str), query: &str) -> Result<DrainChange, String> {
     let (cluster, endpoint) = (decode(cluster), decode(endpoint));
-    let is_drained = match argument(query, "health").as_deref() {
+    let [health] = only(query, ["health"])?;
+    let is_drained = match health.as_deref() {
         Some("drain") => true,
         Some("") => false,
         _ => {
@@ -246,7 +263,8 @@ fn drain((cluster, endpoint): (&str, &str), query: &str) -> Result<DrainChange, 
 
 /// Which connection is to move, and to which worker.
 fn wanted_move(query: &str) -> Result<(Option<u32>, ConnectionId, u32), String> {
-    let connection = argument(query, "connection").unwrap_or_default();
+    let [connection, to] = only(query, ["connection", "to"])?;
+    let connection = connection.unwrap_or_default();
     let (process, connection) = match connection.split_once(':') {
         None => (None, connection.as_str()),
         Some((process, connection)) => {
@@ -255,7 +273,7 @@ fn wanted_move(query: &str) -> Result<(Option<u32>, ConnectionId, u32), String> 
         }
     };
     let connection = connection.parse().map_err(|expected| format!("connection: {expected}"))?;
-    let to = argument(query, "to").unwrap_or_default();
+    let to = to.unwrap_or_default();
     let to = to.parse().map_err(|_| "to: the number of a worker, from 0".to_owned())?;
     Ok((process, connection, to))
 }
@@ -291,12 +309,18 @@ fn not_found(path: &str) -> Answer {
     Answer::text(404, text)
 }
 
-/// The value of the first argument of this name.
-fn argument(query: &str, name: &str) -> Option<String> {
-    query.split('&').find_map(|pair| {
-        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (key == name).then(|| decode(value))
-    })
+/// The values of the arguments of these names; there may be no others, and each once.
+fn only<const N: usize>(query: &str, names: [&str; N]) -> Result<[Option<String>; N], String> {
+    let mut values = [const { None }; N];
+    for (name, value) in arguments(query) {
+        let place = names.iter().position(|known| *known == name);
+        match place.and_then(|place| values.get_mut(place)) {
+            Some(place @ None) => *place = Some(value),
+            Some(Some(_)) => return Err(format!("{name}: write it once")),
+            None => return Err(format!("{name}: unknown; known here: {}", names.join(", "))),
+        }
+    }
+    Ok(values)
 }
 
 /// All arguments, in their order.
@@ -419,6 +443,11 @@ mod tests {
         for (path, query, what) in [
             ("/clusters/api/endpoints/127.0.0.1:9", "", "health: "),
             ("/clusters/api/endpoints/127.0.0.1:9", "health=ill", "health: "),
+            (
+                "/clusters/api/endpoints/127.0.0.1:9",
+                "health=drain&health=",
+                "health: write it once",
+            ),
             ("/clusters/api/endpoints/127.0.0.1", "health=drain", "\"127.0.0.1\": "),
             ("/clusters/api/endpoints/", "health=drain", "\"\": "),
         ] {
@@ -447,6 +476,8 @@ mod tests {
             ("connection=0.17.2", "to: "),
             ("connection=0.17.2&to=-1", "to: "),
             ("connection=0.17.2&to=x", "to: "),
+            ("connection=0.17.2&to=1&to=0", "to: write it once"),
+            ("connection=0.17.2&to=1&worker=0", "worker: unknown; known here: connection, to"),
         ] {
             let Asked::Nothing(answer) = asked(query) else { panic!("{query}") };
             assert_eq!(answer.status, 400, "{query}");
@@ -507,9 +538,11 @@ mod tests {
             ("filter=%ff", "\u{fffd}"),
             ("filter", ""),
         ] {
-            assert_eq!(argument(query, "filter").as_deref(), Some(value), "{query}");
+            let [_, filter] = only(query, ["x", "filter"]).unwrap();
+            assert_eq!(filter.as_deref(), Some(value), "{query}");
         }
-        assert_eq!(argument("filters=x", "filter"), None);
+        assert_eq!(only("", ["filter"]), Ok([None]));
+        assert!(only("filters=x", ["filter"]).is_err());
     }
 
     #[test]
