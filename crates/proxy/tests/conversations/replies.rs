@@ -16,6 +16,10 @@ routes:
         respond: { status: 200, body: ok }
       - match: { prefix: /old/ }
         redirect: { prefix: /new/, status: 308 }
+      - match: { segments: /moved }
+        redirect: { prefix: / }
+      - match: { prefix: /cut }
+        redirect: { prefix: /, host: items.example, strip_query: true }
       - match: { prefix: /secure/ }
         redirect: { scheme: https }
       - match: { prefix: /port/ }
@@ -68,6 +72,17 @@ fn a_rule_may_send_the_client_elsewhere() {
         let client = talk.client();
         for (host, path, status, location) in [
             ("a.shop.example.com", "/old/x?y=1", "308 Permanent Redirect", "/new/x?y=1"),
+            // The path begins with one slash, as a rewritten one does.
+            ("shop.example.com", "/moved/x?y=1", "301 Moved Permanently", "/x?y=1"),
+            ("shop.example.com", "/moved/", "301 Moved Permanently", "/"),
+            ("shop.example.com", "/moved", "301 Moved Permanently", "/"),
+            (
+                "shop.example.com",
+                "/moved//evil.example/x",
+                "301 Moved Permanently",
+                "/evil.example/x",
+            ),
+            ("shop.example.com", "/cut/x?y=1", "301 Moved Permanently", "//items.example/x"),
             (
                 "shop.example.com:81",
                 "/port/x",

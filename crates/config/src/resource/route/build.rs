@@ -22,8 +22,8 @@ use crate::resource::route::paths::PathTable;
 use crate::resource::route::redirects::split_port;
 use crate::resource::route::resolved;
 use crate::resource::route::retry::build as retries;
-use crate::resource::route::rewrite::RewriteKey;
 use crate::resource::route::rewrite::build as rewrites;
+use crate::resource::route::rewrite::{PathRewrite, RewriteKey};
 use crate::resource::route::tables::Tables;
 use crate::resource::route::targets::build as targets;
 use crate::resource::runtime::RuntimeUse;
@@ -640,7 +640,9 @@ fn redirect(
     }
     let path = match (&file.path, &file.prefix) {
         (Some(path), _) => Some(RedirectPath::Whole(path.as_str().into())),
-        (None, Some(prefix)) => Some(RedirectPath::Prefix(prefix.as_str().into())),
+        (None, Some(prefix)) => {
+            Some(RedirectPath::Rewritten(PathRewrite::Prefix(prefix.as_str().into())))
+        }
         (None, None) => rewritten.map(RedirectPath::Rewritten),
     };
     Redirect {

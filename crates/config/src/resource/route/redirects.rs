@@ -90,7 +90,8 @@ fn is_same_path(
         // Where it leads depends on the path.
         return false;
     }
-    let target = match (&redirect.path, &redirect.prefix, &rule.matches.prefix) {
+    let replaced = rule.matches.prefix.as_ref().or(rule.matches.segments.as_ref());
+    let target = match (&redirect.path, &redirect.prefix, replaced) {
         (Some(path), ..) => path,
         (None, Some(new), Some(_)) => new,
         // The path stays.

@@ -218,8 +218,6 @@ pub struct Redirect {
 pub enum RedirectPath {
     /// Replaces all of it.
     Whole(Box<str>),
-    /// Replaces the matched prefix.
-    Prefix(Box<str>),
-    /// Changes it as that of a request that goes on.
+    /// Changes it as that of a request that is forwarded.
     Rewritten(PathRewrite),
 }

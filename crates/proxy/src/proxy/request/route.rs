@@ -107,7 +107,7 @@ impl Proxy {
                 if route::rewrite_for(redirect, &rule.path, head, slashes, rewriting).is_err() {
                     return self.fail(key, Cause::RequestTargetInvalid, now);
                 }
-                self.redirect(key, redirect, &rule.path, head, now);
+                self.redirect(key, redirect, head, now);
             }
         }
     }

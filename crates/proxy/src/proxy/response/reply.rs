@@ -7,7 +7,6 @@
 
 use std::sync::Arc;
 
-use config::matching::PathMatch;
 use config::snapshot::{Redirect, RedirectPath, Respond};
 use telemetry::cause::Cause;
 use wire::h1::reason_phrase;
@@ -81,11 +80,10 @@ impl Proxy {
         &mut self,
         key: ExchangeKey,
         redirect: &Redirect,
-        matched: &PathMatch,
         head: &RequestHead<'_>,
         now: Time,
     ) {
-        let location = location(redirect, matched, head);
+        let location = location(redirect, head);
         let fields = [SERVER, (&b"location"[..], &location[..])];
         let status = redirect.status;
         self.reply(key, &Content { fields: &fields, ..Content::of(status) }, now);
@@ -230,7 +228,7 @@ fn plain_reason(status: u16, reason: &str) -> Vec<u8> {
 }
 
 /// The `location` of a redirect.
-fn location(redirect: &Redirect, matched: &PathMatch, head: &RequestHead<'_>) -> Vec<u8> {
+fn location(redirect: &Redirect, head: &RequestHead<'_>) -> Vec<u8> {
     let mut location = Vec::new();
     // A reference relative to the request's own URL needs neither scheme nor host (RFC 9110,
     // section 10.2.2); a client knows its own scheme better than a proxy behind another one does.
@@ -251,7 +249,6 @@ fn location(redirect: &Redirect, matched: &PathMatch, head: &RequestHead<'_>) ->
             location.extend_from_slice(port.to_string().as_bytes());
         }
     }
-    let path = head.path();
     let (mut has_query, mut fragment) = (false, "");
     match &redirect.path {
         Some(RedirectPath::Whole(whole)) => {
@@ -260,16 +257,9 @@ fn location(redirect: &Redirect, matched: &PathMatch, head: &RequestHead<'_>) ->
             has_query = path.contains('?');
             location.extend_from_slice(path.as_bytes());
         }
-        Some(RedirectPath::Prefix(new)) => {
-            location.extend_from_slice(new.as_bytes());
-            location.extend_from_slice(path.get(matched.replaced_len(path)..).unwrap_or_default());
-        }
-        // The head has the new one.
-        Some(RedirectPath::Rewritten(_)) | None => location.extend_from_slice(path),
-    }
-    // `//host` at the beginning of a path would be taken for another host.
-    if !has_authority && location.starts_with(b"//") {
-        location.splice(0..0, *b"/.");
+        // The head has the new one. `//host` at its beginning would be taken for another host, and a rewritten path
+        // begins with one slash; one that stays stands behind an authority.
+        Some(RedirectPath::Rewritten(_)) | None => location.extend_from_slice(head.path()),
     }
     let has_own = matches!(redirect.path, Some(RedirectPath::Rewritten(_)));
     if (!redirect.strip_query || has_own)
