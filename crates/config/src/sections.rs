@@ -119,6 +119,7 @@ pub(crate) fn parts<F>(
     localities::check(file, site, context.findings);
     calls::check(file, site, context.kinds, context.findings);
     routes::check_clients(file, site, context.findings);
+    routes::check_grpc(file, site, context.findings);
     routes::check_slashes(file, site, context.findings);
     routes::check_access(file, site, context.findings);
     redirects::check(file, site, &tables, context.findings);

@@ -242,6 +242,46 @@ fn variables_of_other_programs_are_warned_of_in_header_values() {
         routes: [{ name: r, rules: [{ match: { prefix: / }, respond: { headers: { x-a: $host } } }] }]";
     let path = "routes[0].rules[0].respond.headers.x-a";
     assert_warned(respond, Some((path, "$host")));
+    let body = |text: &str| respond.replace("headers: { x-a: $host }", &format!("body: '{text}'"));
+    let path = "routes[0].rules[0].respond.body";
+    assert_warned(&body("you are $remote_addr"), Some((path, "$remote_addr")));
+    assert_warned(&body("you are %REQ(x-user)%"), Some((path, "%REQ(x-user)%")));
+    assert_warned(&body("100% for $5"), None);
+}
+
+#[test]
+fn groups_of_other_programs_are_warned_of_in_replacements() {
+    let rewrite =
+        |with: &str| text(&format!("{{ regex: '/(a)', with: '{with}' }}"), Place::Rule("rewrite"));
+    let path = "routes[0].rules[0].rewrite.with";
+    assert_warned(&rewrite("/v2/$1"), Some((path, "write `\\1`")));
+    assert_warned(&rewrite("/$x/$$2"), Some((path, "write `\\2`")));
+    assert_warned(&rewrite("/v2/\\1$x$"), None);
+    let redirect = "listeners: [{ name: a, address: '127.0.0.1:80', routes: r }]\n\
+        routes: [{ name: r, rules: [{ match: { prefix: / }, redirect: { regex: '/(a)', with: '/$1' } }] }]";
+    assert_warned(redirect, Some(("routes[0].rules[0].redirect.with", "write `\\1`")));
+}
+
+#[test]
+fn the_name_for_all_hosts_of_nginx_is_warned_of() {
+    let hosts = |host: &str| {
+        text("/", Place::Prefix).replace("rules:", &format!("hosts: ['{host}'], rules:"))
+    };
+    assert_warned(&hosts("_"), Some(("routes[0].hosts[0]", "write \"*\" for all hosts")));
+    assert_warned(&hosts("_a"), None);
+    assert_warned(&hosts("*"), None);
+}
+
+#[test]
+fn rules_for_grpc_calls_that_lead_to_http1_are_warned_of() {
+    let rule = |protocol: &str| {
+        text("/, grpc: true", Place::Prefix)
+            .replace("name: c,", &format!("name: c, protocol: {protocol},"))
+    };
+    let path = "routes[0].rules[0].match.grpc";
+    assert_warned(&rule("http1"), Some((path, "add `protocol: http2` to the cluster")));
+    assert_warned(&rule("http2"), None);
+    assert_warned(&text("/, grpc: false", Place::Prefix), None);
 }
 
 #[test]

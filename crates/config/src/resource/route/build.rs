@@ -10,6 +10,7 @@ use crate::findings::{Findings, Places, Problem};
 use crate::hosts::Host;
 use crate::map::Map;
 use crate::nearest;
+use crate::resource::cluster::file::Protocol;
 use crate::resource::cluster::subsets::build as subsets;
 use crate::resource::error_pages::build as error_pages;
 use crate::resource::route::edits::build as edits;
@@ -168,7 +169,14 @@ fn hosts(table: &file::RouteTable, site: &Site<'_>, findings: &mut Findings<'_>)
                 let problem = Problem::new("this host occurs twice", "remove one of the two");
                 site.error(findings, problem);
             }
-            Ok(host) => hosts.push(host),
+            Ok(host) => {
+                if entry == "_" {
+                    let rule = "`_` is the host with this name, and no other";
+                    let problem = Problem::new(rule, "write \"*\" for all hosts");
+                    site.warning(findings, problem);
+                }
+                hosts.push(host);
+            }
             Err(problem) => site.error(findings, problem),
         }
     }
@@ -302,6 +310,29 @@ pub(crate) fn check_clients(file: &file::File, site: &Site<'_>, findings: &mut F
                 let rule = "no listener with these routes requests certificates from clients";
                 let hint = "add `client` to the `tls` of one, with the `ca` that issues the certificates of clients";
                 site.key("match").key("client").warning(findings, Problem::new(rule, hint));
+            }
+        }
+    }
+}
+
+/// A rule for gRPC calls that leads to a cluster of HTTP/1 has no response that its clients understand.
+pub(crate) fn check_grpc(file: &file::File, site: &Site<'_>, findings: &mut Findings<'_>) {
+    let of_http1: BTreeSet<&str> = file
+        .clusters
+        .iter()
+        .zip(site.key("clusters").items())
+        .filter(|(cluster, site)| cluster.protocol == Protocol::Http1 && !site.is_cut("protocol"))
+        .map(|(cluster, _)| cluster.name.as_str())
+        .collect();
+    for (table, site) in file.routes.iter().zip(site.key("routes").items()) {
+        for (rule, site) in table.rules.iter().zip(site.key("rules").items()) {
+            if rule.matches.grpc != Some(true) {
+                continue;
+            }
+            if let Some(name) = route::named_by_rule(rule).find(|name| of_http1.contains(name)) {
+                let rule = format!("cluster {name:?} speaks HTTP/1, and gRPC needs HTTP/2");
+                let hint = "add `protocol: http2` to the cluster";
+                site.key("match").key("grpc").warning(findings, Problem::new(rule, hint));
             }
         }
     }

@@ -72,11 +72,16 @@ pub(crate) fn check(
             }
             _ => Err(expected(shape, node)),
         },
-        ShapeKind::Text
-        | ShapeKind::Word(_)
-        | ShapeKind::Boolean
-        | ShapeKind::Integer(_)
-        | ShapeKind::Special(_) => check_scalar(node, shape),
+        ShapeKind::Text => {
+            let found = check_scalar(node, shape);
+            if let (Ok(()), Some(literal)) = (&found, shape.literal) {
+                variables::warn(node, path, literal, findings);
+            }
+            found
+        }
+        ShapeKind::Word(_) | ShapeKind::Boolean | ShapeKind::Integer(_) | ShapeKind::Special(_) => {
+            check_scalar(node, shape)
+        }
     };
     if let Err(problem) = found {
         findings.error(node.at, path, &node.shown(), problem);

@@ -98,6 +98,9 @@ pub(crate) fn path(
         "regex" => {
             let built = Substitution::of_regex(regex.as_deref()?, with.as_deref()?);
             let key = |is_with| if is_with { "with" } else { "regex" };
+            if built.is_ok() {
+                warn_foreign_group(with.as_deref()?, &site.key("with"), findings);
+            }
             built
                 .map(|it| PathRewrite::Regex(Arc::new(it)))
                 .map_err(|(is_with, it)| (key(is_with), it))
@@ -127,5 +130,14 @@ pub(crate) fn path(
             site.key(key).error(findings, problem);
             None
         }
+    }
+}
+
+/// Warns of a group as nginx and others write it.
+fn warn_foreign_group(with: &str, site: &Site<'_>, findings: &mut Findings<'_>) {
+    let mut behind = with.split('$').skip(1).filter_map(|text| text.chars().next());
+    if let Some(digit) = behind.find(char::is_ascii_digit) {
+        let rule = format!("`${digit}` is not replaced by a group");
+        site.warning(findings, Problem::new(rule, format!("write `\\{digit}`")));
     }
 }
