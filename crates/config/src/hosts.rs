@@ -325,6 +325,11 @@ fn check_name(name: &str) -> Result<(), Problem> {
         };
         return Err(Problem::new("a host has no scheme and no path", hint));
     }
+    if name.starts_with('~') || name.contains(['^', '$', '\\', '(', '|']) {
+        let rule = "a host is no regular expression";
+        let hint = "write \"*.suffix\", \"prefix.*\", or each name in the list";
+        return Err(Problem::new(rule, hint));
+    }
     if name.contains('*') {
         return Err(Problem::new(
             "`*` may be used alone or for whole labels at one end, as in *.example.com and shop.*",
@@ -543,6 +548,8 @@ mod tests {
             ("a.b:80", "\"a.b\""),
             ("::1", "[::1]"),
             ("[::g]", "[::1]"),
+            ("~^www", "each name"),
+            ("^(www|shop)$", "each name"),
         ] {
             let problem = text.parse::<Host>().unwrap_err();
             assert!(problem.hint.contains(hint), "{text}: {problem:?}");

@@ -196,6 +196,11 @@ impl<'a> Files<'a> {
                         (tls::CertificateError::NotValidYet { .. }, Some(_)) => {
                             "check this machine's clock, and let the source deliver it again when it is valid"
                         }
+                        (tls::CertificateError::ChainEmpty, _)
+                            if tls::pem::private_key(&chain_pem).is_ok() =>
+                        {
+                            "it has a private key, so exchange `chain` and `key` if that has the certificate"
+                        }
                         _ => error.hint(),
                     };
                     let problem = Problem::new(expiry::rule(&error), hint);

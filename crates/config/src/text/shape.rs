@@ -9,7 +9,7 @@
 //! `x-maximum` (bounds of such a scalar, as text), `x-none` (the word `none` is allowed as well),
 //! `x-secret` (the value is not shown), `x-public` (it is, although its name says that it is a
 //! secret), `x-noun` (what the keys of an object are), `x-meant` (hints for words or keys that other
-//! programs have), `x-literal` (a text, or
+//! programs have, in which `*` and `?` are wildcards; under no word, for a key that is missing), `x-literal` (a text, or
 //! each of a map, is taken as it is, so that what looks like a variable is warned of; with `operators` what stands
 //! between percent signs is Strait's own).
 

@@ -867,7 +867,7 @@ fn hosts_that_two_route_tables_claim_name_both() {
             "routes[0].hosts[0]",
             "\"shop.example:80\"",
             "without their port",
-            "\"shop.example\"",
+            "write \"shop.example\", or add `ports: true` to the table",
         ),
         (
             "    hosts: [shop.example]\n",
@@ -2084,7 +2084,7 @@ fn targets_and_rewrites_that_cannot_be_followed() {
             "routes[0].rules[0].sticky",
             "\"sticky\"",
             "needs `clusters`",
-            "remove it",
+            "write `hash` here, and `balance: maglev` in the cluster",
         ),
         (
             "{ path: /healthz }\n        respond: { status: 200 }",

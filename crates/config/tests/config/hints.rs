@@ -139,6 +139,15 @@ fn a_variable_without_its_brace_and_one_with_a_map_are_no_yaml() {
 }
 
 #[test]
+fn a_backslash_in_double_quotes_is_met_with_single_ones() {
+    let error = loader().load("f", "a: \"/v2/\\1\"\n").unwrap_err().to_string();
+    assert!(
+        error.starts_with("f:1:4: ") && error.contains("write single quotes around"),
+        "{error}"
+    );
+}
+
+#[test]
 fn what_has_no_sections_is_no_configuration() {
     for (text, expected) in [
         ("- name: edge\n  address: 127.0.0.1:80\n", "and this is a list; write `listeners:`"),
@@ -181,6 +190,63 @@ fn words_are_listed_once_and_other_programs_words_lead_to_ours() {
         (Place::Rule("retry_policy"), "{}", "unknown", "write `retry`"),
         (Place::Rule("retry"), "{ on: [5xx], num_retries: 1 }", "unknown", "`attempts_max`"),
         (Place::Root("workers"), "four", "`auto` or a whole number", "write auto"),
+        (Place::Listener("http2"), "true", "a map is needed", "HTTP/2 is accepted by default"),
+        (Place::Listener("http2"), "false", "a map is needed", "`protocol: http1`"),
+        (Place::Listener("client_max_body_size"), "1m", "unknown", "`http: { body_max: … }`"),
+        (Place::Listener("body_max"), "1MiB", "unknown", "`http: { body_max: … }`"),
+        (Place::Listener("rate_limit"), "5", "unknown", "no limit of requests per second"),
+        (Place::Rule("rate_limit"), "5", "unknown", "`exchanges_per_client_max`"),
+        (Place::Rule("upgrades"), "true", "a list is needed", "WebSocket is allowed by default"),
+        (Place::Rule("upgrades"), "false", "a list is needed", "write []"),
+        (Place::Rule("sticky"), "{ cookie: sess }", "needs `clusters`", "`balance: maglev`"),
+        (Place::Rule("retry"), "{ on: [503] }", "5xx, gateway_error", "retriable_status here"),
+        (Place::Rule("retry"), "{ on: [4xx] }", "5xx, gateway_error", "retriable_status here"),
+        (
+            Place::Rule("retry"),
+            "{ on: [retriable_status], status: ['503'] }",
+            "a number, a class or a range",
+            "remove the quotes: 503",
+        ),
+        (
+            Place::Rule("retry"),
+            "{ on: [retriable_status], status: [any] }",
+            "a number, a class or a range",
+            "write 429, 5xx or 500-504, for instance",
+        ),
+        (
+            Place::Cluster("checks"),
+            "[{ http: { path: /, expect: ['207'] } }]",
+            "a number, a class or a range",
+            "remove the quotes: 207",
+        ),
+        (
+            Place::Cluster("checks"),
+            "[{ http: { path: /, expect: [ok] } }]",
+            "a number, a class or a range",
+            "write 200-299, for instance",
+        ),
+        (
+            Place::Listener("http"),
+            "{ error_pages: [{ status: ['404'], body: x }] }",
+            "a number, a class or a range",
+            "remove the quotes: 404",
+        ),
+        (
+            Place::Root("access_log"),
+            "{ only: [{ status: ['404'] }] }",
+            "a number, a class or a range",
+            "remove the quotes: 404",
+        ),
+        (
+            Place::Root("access_log"),
+            "{ format: '%START_TIME% %REQ(:path)%' }",
+            "json, text, combined",
+            "`fields`",
+        ),
+        (Place::Cluster("ssl"), "{}", "unknown", "write `tls`"),
+        (Place::Cluster("http2"), "true", "a map is needed", "`protocol: http2`"),
+        (Place::Cluster("outlier"), "{ consecutive_5xx: 3 }", "unknown", "`errors_5xx`"),
+        (Place::Endpoint("backup"), "true", "unknown", "write `priority: 1`"),
         (
             Place::Cluster("balance"),
             "fastest",

@@ -224,6 +224,22 @@ fn files_that_are_not_what_they_should_be() {
             ),
             (
                 SITE,
+                "{ chain: ^site.key, key: site.pem }",
+                "listeners[0].tls.certificates[0].chain",
+                "\"site.key\"",
+                "there is no certificate",
+                "exchange `chain` and `key`",
+            ),
+            (
+                SITE,
+                "^{ chain: site.pem }",
+                "listeners[0].tls.certificates[0].key",
+                "",
+                "this key is missing",
+                "the file of `chain` again",
+            ),
+            (
+                SITE,
                 "{ chain: site.pem, key: ^encrypted.key }",
                 "listeners[0].tls.certificates[0].key",
                 "\"encrypted.key\"",

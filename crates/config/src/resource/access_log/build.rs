@@ -168,7 +168,7 @@ fn conditions(
             }
         }
         AccessLogCondition {
-            statuses: statuses(&entry.status, &site.key("status"), findings),
+            statuses: statuses(&entry.status, STATUS_HINT, &site.key("status"), findings),
             prefixes: entry.prefixes.iter().map(|prefix| prefix.as_str().into()).collect(),
             slower_than: entry.slower_than.map(|period| period.0),
             one_in: entry.one_in,
@@ -177,8 +177,13 @@ fn conditions(
     conditions.collect()
 }
 
+/// What may stand in a condition.
+const STATUS_HINT: &str = "write 503, 5xx, 400-499, or none where none was sent";
+
+/// The statuses of a list. `hint` says what may stand in it.
 pub(crate) fn statuses(
     entries: &[Status],
+    hint: &'static str,
     site: &Site<'_>,
     findings: &mut Findings<'_>,
 ) -> Box<[RangeInclusive<u16>]> {
@@ -190,8 +195,13 @@ pub(crate) fn statuses(
                 Some(range) => statuses.push(range),
                 None => {
                     let rule = "a status is a number, a class or a range of them";
-                    let hint = "write 503, 5xx, 400-499, or none where none was sent";
-                    site.error(findings, Problem::new(rule, hint));
+                    let problem = match text.parse() {
+                        Ok(100..=599_u16) => {
+                            Problem::new(rule, format!("remove the quotes: {text}"))
+                        }
+                        _ => Problem::new(rule, hint),
+                    };
+                    site.error(findings, problem);
                 }
             },
         }

@@ -51,6 +51,10 @@ impl Default for AccessLog {
 /// Format of an access log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(extend("x-meant" = {
+    "*%*": "write one of them, and what a line has in `fields`, a list of names of docs/access-log.md",
+    "*$*": "write one of them, and what a line has in `fields`, a list of names of docs/access-log.md",
+}))]
 pub enum Format {
     /// One JSON object on each line.
     Json,

@@ -55,6 +55,7 @@ use crate::units::Period;
     "preconnect_policy": "write `preconnect`, the ratio for each endpoint",
     "servers": "write `endpoints`",
     "sni": "write `tls: { server_name: … }`",
+    "ssl": "write `tls`",
     "targets": "write `endpoints`",
     "timeout": "write `connect_timeout` or `timeouts`, or `timeout` in the rule of the route",
     "transport_socket": "write `tls`",
@@ -109,6 +110,10 @@ pub struct Cluster {
     pub protocol: Protocol,
     /// Limits of one HTTP/2 connection.
     #[serde(default)]
+    #[schemars(extend("x-meant" = {
+        "true": "remove it, and write `protocol: http2` beside it",
+        "false": "remove it: HTTP/1 is the default",
+    }))]
     pub http2: Http2,
     /// Limits of one connection of an RPC protocol.
     #[serde(default)]
@@ -346,9 +351,12 @@ impl Endpoint {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("x-meant" = {
+    "backup": "write `priority: 1`",
+    "fail_timeout": "write `outlier` in the cluster",
     "health_status": "write `health`",
     "hostname": "write `host`",
     "load_balancing_weight": "write `weight`",
+    "max_fails": "write `outlier` in the cluster",
 }))]
 pub struct WeightedEndpoint {
     /// Its address, or a host with a port, each of whose addresses becomes an endpoint (as with `dns` in mode

@@ -22,6 +22,15 @@ use crate::units::Period;
 /// When an endpoint is ejected, and for how long. Counts include all workers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(extend("x-meant" = {
+    "base_ejection_time": "write `ejection: { base: … }`",
+    "consecutive_5xx": "write `errors_5xx`",
+    "consecutive_gateway_failure": "write `errors_gateway`",
+    "consecutive_local_origin_failure": "write `errors_local`",
+    "max_ejection_percent": "write `ejection: { share_max: … }`",
+    "max_ejection_time": "write `ejection: { max: … }`",
+    "split_external_local_origin_errors": "write `errors_local`",
+}))]
 pub struct Outlier {
     /// Number of responses in a row with a status of 500 or more. Attempts without a response count, too, unless
     /// `errors_local` counts them. 0 disables it.

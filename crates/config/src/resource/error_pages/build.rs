@@ -27,11 +27,12 @@ fn page(
     files: &mut Files<'_>,
     findings: &mut Findings<'_>,
 ) -> Option<Page> {
-    let statuses = statuses(&entry.status, &site.key("status"), findings);
+    let hint = "write 503, 5xx or 400-499, for instance";
+    let statuses = statuses(&entry.status, hint, &site.key("status"), findings);
     for (range, site) in statuses.iter().zip(site.key("status").items()) {
         if *range.start() < 400 {
             let rule = "an error page is for statuses from 400 on";
-            site.error(findings, Problem::new(rule, "write 503, 5xx or 400-499, for instance"));
+            site.error(findings, Problem::new(rule, hint));
         }
     }
     for (cause, site) in entry.cause.iter().zip(site.key("cause").items()) {

@@ -25,13 +25,19 @@ use crate::units::Size;
 #[serde(deny_unknown_fields)]
 #[schemars(extend("x-meant" = {
     "bind": "write `address`",
+    "body_max": "write `http: { body_max: … }`",
+    "client_max_body_size": "write `http: { body_max: … }`",
     "filter_chains": "write `chains`",
+    "limit_conn": "write `connections_per_client_max` or `exchanges_per_client_max`",
+    "limit_req": "no limit of requests per second exists; `requests_max`, `exchanges_per_client_max`, `connections_per_client_max` and `accept_rate` limit what is active and new connections",
     "listen": "write `address`",
     "port": "write `address`, with the port behind a colon",
+    "rate_limit": "no limit of requests per second exists; `requests_max`, `exchanges_per_client_max`, `connections_per_client_max` and `accept_rate` limit what is active and new connections",
     "route_config": "write `routes`",
     "rules": "write them in an entry of `routes`, and its name here",
     "server_name": "write `hosts` in an entry of `routes`",
     "ssl": "write `tls`",
+    "ssl_certificate": "write `tls: { certificates: [{ chain: FILE, key: FILE }] }`",
     "transport_socket": "write `tls`",
 }))]
 pub struct Listener {
@@ -76,6 +82,10 @@ pub struct Listener {
     pub http: Http,
     /// Limits of one HTTP/2 connection.
     #[serde(default)]
+    #[schemars(extend("x-meant" = {
+        "true": "remove it: HTTP/2 is accepted by default",
+        "false": "write `protocol: http1` beside it, and remove this",
+    }))]
     pub http2: Http2,
     /// Limits of one connection of an RPC protocol.
     #[serde(default)]
@@ -252,6 +262,9 @@ pub struct WeightedCluster {
 /// How HTTP is parsed and rewritten.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
+#[schemars(extend("x-meant" = {
+    "client_max_body_size": "write `body_max`",
+}))]
 pub struct Http {
     /// Bodies of replies to failures. The first page that matches a failure is used, if the route table has none that
     /// matches. gRPC calls get `grpc-status` instead.

@@ -177,6 +177,10 @@ fn hosts(table: &file::RouteTable, site: &Site<'_>, findings: &mut Findings<'_>)
                 }
                 hosts.push(host);
             }
+            Err(Problem { rule, hint }) if !table.ports && Host::with_port(entry).is_ok() => {
+                let hint = format!("{hint}, or add `ports: true` to the table");
+                site.error(findings, Problem::new(rule, hint));
+            }
             Err(problem) => site.error(findings, problem),
         }
     }

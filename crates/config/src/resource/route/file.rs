@@ -26,6 +26,8 @@ use crate::resource::route::targets::{ShareKey, Sticky};
 #[schemars(extend("x-meant" = {
     "domains": "write `hosts`",
     "locations": "write `rules`",
+    "rate_limit": "no limit of requests per second exists; `exchanges_per_client_max` and `requests_max` of the listener, and `requests_max` of the cluster, limit active requests",
+    "rate_limits": "no limit of requests per second exists; `exchanges_per_client_max` and `requests_max` of the listener, and `requests_max` of the cluster, limit active requests",
     "routes": "write `rules`",
     "server_name": "write `hosts`",
     "virtual_hosts": "write an entry of `routes` for each of them",
@@ -74,6 +76,9 @@ pub struct RouteTable {
     "prefix": "write it in `match`, as all that a rule compares",
     "prefix_rewrite": "write `rewrite: { prefix: … }`",
     "proxy_pass": "write `cluster`, and the address in `endpoints` of that cluster",
+    "limit_req": "no limit of requests per second exists; `exchanges_per_client_max` and `requests_max` of the listener, and `requests_max` of the cluster, limit active requests",
+    "rate_limit": "no limit of requests per second exists; `exchanges_per_client_max` and `requests_max` of the listener, and `requests_max` of the cluster, limit active requests",
+    "rate_limits": "no limit of requests per second exists; `exchanges_per_client_max` and `requests_max` of the listener, and `requests_max` of the cluster, limit active requests",
     "request_headers_to_add": "write `headers: { request: … }`",
     "response_headers_to_add": "write `headers: { response: … }`",
     "retry_policy": "write `retry`",
@@ -161,7 +166,13 @@ pub struct Rule {
     /// endpoint of its cluster, which must have `protocol: http1` (for any protocol inside the tunnel). Only with a
     /// cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = [defaults::UPGRADE]))]
+    #[schemars(extend(
+        "default" = [defaults::UPGRADE],
+        "x-meant" = {
+            "true": "remove it: WebSocket is allowed by default",
+            "false": "write [], which allows none",
+        },
+    ))]
     pub upgrades: Option<Arc<[Box<str>]>>,
 }
 

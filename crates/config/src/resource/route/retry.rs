@@ -121,6 +121,10 @@ pub enum Elsewhere {
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[schemars(extend("x-meant" = {
+    "4??": "write retriable_status here, and `status: [429]` with this number beside `on`",
+    "5??": "write retriable_status here, and `status: [503]` with this number beside `on`",
+}))]
 pub enum RetryOn {
     /// A status of 500 or more, and everything that `reset`, `connect_failure` and `refused_stream` include.
     #[serde(rename = "5xx")]

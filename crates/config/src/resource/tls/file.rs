@@ -85,7 +85,10 @@ pub struct CertificateFiles {
     /// The file with the certificate and its intermediate certificates.
     pub chain: String,
     /// The file with the private key.
-    #[schemars(extend("x-public" = true))]
+    #[schemars(extend(
+        "x-public" = true,
+        "x-meant" = { "": "add `key: FILE`, which is the file of `chain` again if that has the key, too" },
+    ))]
     pub key: String,
     /// The file with a stapled OCSP response (DER), for clients that request one. Another program must renew it.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -9,7 +9,7 @@ use super::{Field, Format, Integer, Object, Shape, ShapeKind, Special};
 use crate::findings::{Findings, Path, Position, Problem};
 use crate::nearest;
 use crate::text::tree::{Entry, Node, Scalar, Value};
-use crate::{units, variables};
+use crate::{units, variables, wildcard};
 
 /// Checks `node` against `shape` and cuts out what is wrong. Whether `node` itself is still there.
 pub(crate) fn check(
@@ -142,7 +142,10 @@ fn check_object(
         // Where an unknown key was meant to be this one, its hint says so.
         let quoted = format!("`{}`", field.name);
         if !unknown.iter().any(|hint| hint.contains(&quoted)) {
-            let hint = format!("add `{}: {}`", field.name, example(&field.shape));
+            let hint = match field.shape.meant.iter().find(|(word, _)| word.is_empty()) {
+                Some((_, hint)) => hint.clone(),
+                None => format!("add `{}: {}`", field.name, example(&field.shape)),
+            };
             let problem = Problem::new("this key is missing", hint);
             findings.error(at, Path::Key(&path, &field.name), "", problem);
         }
@@ -365,8 +368,8 @@ fn check_word(
     }
     let known = words.iter().map(|(word, _)| word.as_str());
     let all: Vec<&str> = known.clone().collect();
-    let hint = match meant.iter().find(|(word, _)| word.eq_ignore_ascii_case(written)) {
-        Some((_, hint)) => hint.clone(),
+    let hint = match hint_for(meant, written) {
+        Some(hint) => hint.to_owned(),
         None => match (nearest::nearest(written, known), all.as_slice()) {
             (Some(name), _) => format!("did you mean `{name}`?"),
             (None, [only]) => format!("write {only}"),
@@ -374,6 +377,13 @@ fn check_word(
         },
     };
     Err(Problem::new(format!("one of these words is needed here: {}", all.join(", ")), hint))
+}
+
+/// The hint for a word that other programs have.
+fn hint_for<'m>(meant: &'m [(String, String)], written: &str) -> Option<&'m str> {
+    let written = written.to_ascii_lowercase();
+    let is_meant = |word: &str| wildcard::fits(&word.to_ascii_lowercase(), &written);
+    meant.iter().find(|(word, _)| is_meant(word)).map(|(_, hint)| hint.as_str())
 }
 
 fn check_integer(value: i128, bounds: &Integer) -> Result<(), Problem> {
@@ -450,6 +460,9 @@ fn expected(shape: &Shape, node: &Node) -> Problem {
         return of_variable(shape);
     }
     let rule = format!("{} is needed here, not {found}", describe(shape));
+    if let Some(hint) = node.text().and_then(|text| hint_for(&shape.meant, text)) {
+        return Problem::new(rule, hint.to_owned());
+    }
     let hint = match (&shape.kind, found) {
         (_, "nothing") => format!("write {}, or remove the key", example(shape)),
         (ShapeKind::List { .. }, _) => {

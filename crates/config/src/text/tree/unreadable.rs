@@ -17,6 +17,8 @@ pub(super) fn explain(text: &str, error: &ScanError) -> Stop {
     }
     let hint = if error.info().contains("anchor") {
         "put quotes around a text that begins with `*` or `&`, such as \"*.example.com\""
+    } else if error.info().contains("escape character") {
+        "write single quotes around a text with backslashes, such as '/v2/\\1'"
     } else {
         "check the indentation, the quotes and the brackets here and on the line before"
     };

@@ -102,6 +102,9 @@ fn probe(
     }
 }
 
+/// What may stand in `expect`.
+const EXPECT_HINT: &str = "write 200-299, for instance";
+
 fn http_probe(
     asked: &HttpCheck,
     cluster: &str,
@@ -118,7 +121,7 @@ fn http_probe(
     let is_none = |status: &Status| matches!(status, Status::Several(text) if text == "none");
     if asked.expect.iter().any(is_none) {
         let rule = "an endpoint that is healthy answers with a status";
-        site.key("expect").error(findings, Problem::new(rule, "write 200-299, for instance"));
+        site.key("expect").error(findings, Problem::new(rule, EXPECT_HINT));
         is_good = false;
     }
     if asked.method == CheckMethod::Head && asked.body.is_some() {
@@ -153,7 +156,7 @@ fn http_probe(
     let request = format!("{method} {path} HTTP/1.1\r\nhost: {host}\r\n{fields}\r\n");
     let expect = site.key("expect");
     let statuses = match expect.is_written() {
-        true => statuses(&asked.expect, &expect, findings),
+        true => statuses(&asked.expect, EXPECT_HINT, &expect, findings),
         false => [defaults::CHECK_EXPECT].into(),
     };
     is_good.then(|| Probe::Http {

@@ -449,6 +449,10 @@ fn of_name(name: &str, argument: Option<&str>, side: Side) -> Result<Operator, P
             None if OTHERS.contains(&name) => {
                 refused(format!("%{name}% has no argument"), "remove the parentheses")
             }
+            None if ADDRESSES_MEANT.contains(&name) => refused(
+                format!("there is no operator %{name}%"),
+                "write %DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT% for the address of the client",
+            ),
             None => {
                 let all = FACTS.iter().map(|(known, ..)| *known).chain(OTHERS);
                 let hint = nearest::hint(name, all, "remove it");
@@ -457,6 +461,16 @@ fn of_name(name: &str, argument: Option<&str>, side: Side) -> Result<Operator, P
         },
     }
 }
+
+/// What is meant as the address of the client, and is nearer to the name of another operator or to none.
+const ADDRESSES_MEANT: [&str; 6] = [
+    "CLIENT_ADDRESS",
+    "CLIENT_IP",
+    "DOWNSTREAM_ADDRESS",
+    "DOWNSTREAM_REMOTE_IP",
+    "REMOTE_ADDR",
+    "REMOTE_ADDRESS",
+];
 
 fn only_responses(name: &str) -> Result<Operator, Problem> {
     let rule = format!("%{name}% is known once there is a response");

@@ -339,6 +339,8 @@ fn what_is_no_operator_is_refused_with_what_was_meant() {
     for (value, rule, hint) in [
         ("%PROTOCL%", "no operator %PROTOCL%", "did you mean `PROTOCOL`?"),
         ("%DOWNSTREAM_REMOTE_ADRESS%", "no operator", "did you mean `DOWNSTREAM_REMOTE_ADDRESS`?"),
+        ("%DOWNSTREAM_REMOTE_IP%", "no operator", "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%"),
+        ("%REMOTE_ADDR%", "no operator", "%DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT%"),
         ("%protocol%", "no operator", "did you mean `PROTOCOL`?"),
         ("%XXXXXXXX%", "no operator", "known are: "),
         ("100%", "begins an operator", "`%%`"),

@@ -19,11 +19,12 @@ pub(crate) fn policy(
 ) -> Option<RetryPolicy> {
     let site = &rule_site.key("retry");
     let at = site.key("status");
-    let statuses = statuses(&file.status, &at, findings);
+    let hint = "write 429, 5xx or 500-504, for instance";
+    let statuses = statuses(&file.status, hint, &at, findings);
     for (range, site) in statuses.iter().zip(at.items()) {
         if *range.start() < 400 {
             let rule = "only statuses from 400 on can be retried";
-            site.error(findings, Problem::new(rule, "write 429, 5xx or 500-504, for instance"));
+            site.error(findings, Problem::new(rule, hint));
             return None;
         }
     }

@@ -26,7 +26,14 @@ pub(crate) fn target(
     ] {
         if stands && !has {
             let rule = format!("`{key}` needs `{needs}`");
-            site.key_error(findings, key, Problem::new(rule, "remove it"));
+            let hint = match (key, &file.cluster) {
+                ("sticky", Some(_)) => {
+                    "it selects one of several clusters; for one of the endpoints, write `hash` here, \
+                     and `balance: maglev` in the cluster"
+                }
+                _ => "remove it",
+            };
+            site.key_error(findings, key, Problem::new(rule, hint));
         }
     }
     if let Some(name) = &file.cluster {
