@@ -40,6 +40,10 @@ pub(crate) enum Attempt {
 /// A connection that had been idle, and was closed, shows that within this time of an attempt.
 const RACE_MAX: Duration = Duration::from_secs(1);
 
+/// A client that was waited for longer than this, and for most of the attempt, may be the reason for which the endpoint gave up. Less
+/// is usual between two pieces of a body.
+const CLIENT_WAIT_MIN: Duration = Duration::from_millis(250);
+
 impl Exchange {
     /// Its attempt begins. How long that takes is measured where the balancer wants to know, from the end of the request: a
     /// client that sends slowly does not make an endpoint look slow.
@@ -237,6 +241,9 @@ impl Exchange {
         };
         match cause {
             Cause::UpstreamGoingAway | Cause::ResponseBodyTooLarge => false,
+            // A client may set itself any time for an attempt, too.
+            Cause::TryTimeout if self.asked_retries().is_some() => false,
+            _ if self.has_waited_for_client(since, now) => false,
             Cause::UpstreamClosed => {
                 let may_be_race = |connection: &Connection| {
                     connection.multiplex().is_none() && connection.requests > 1
@@ -253,6 +260,22 @@ impl Exchange {
                 !is_of_client && since.zip(whole).is_some_and(had_most) && self.waits_for_response()
             }
             _ => consequence(cause).side == Side::Upstream,
+        }
+    }
+
+    /// Whether an endpoint may have given up because the client did not send its request: that would be the client's way to have an
+    /// endpoint ejected for others. Once a response has begun, nothing tells which of the two was waited for; calls of gRPC have no such
+    /// order, and no time for the rest of a body.
+    fn has_waited_for_client(&self, since: Option<Duration>, now: Time) -> bool {
+        if self.request.is_complete {
+            return false;
+        }
+        match self.stage() {
+            Stage::Responding { .. } => self.call.is_none(),
+            _ => {
+                let waited = self.record.stamps.waited_for_body(now);
+                waited >= CLIENT_WAIT_MIN && since.is_none_or(|since| waited >= since / 2)
+            }
         }
     }
 

@@ -57,6 +57,10 @@ impl Exchange {
             Wait::ResponseHead => {
                 ("timeouts.response_head of the cluster", cluster.map(|it| it.response_head))
             }
+            Wait::ResponseBody if !self.request.is_complete => (
+                "timeouts.response_body of the cluster, in which the client did not end its request",
+                cluster.map(|it| it.response_body),
+            ),
             Wait::ResponseBody => {
                 ("timeouts.response_body of the cluster", cluster.map(|it| it.response_body))
             }

@@ -2,6 +2,7 @@
 //! each way, and the words of the request that the access log wants.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use telemetry::FAILED_ATTEMPTS_BYTES_MAX;
@@ -178,6 +179,12 @@ impl Stamps {
         } else {
             self.waits.early_body += length;
         }
+    }
+
+    /// How long the downstream was waited for with its body, before the response began.
+    pub(crate) fn waited_for_body(&self, now: Time) -> Duration {
+        let current = between(self.body_since, now.min(self.first_byte));
+        Duration::from_nanos(self.waits.early_body + self.waits.late_body + current)
     }
 
     /// So much of the response waits for the downstream that no more of it is read.

@@ -268,8 +268,53 @@ fn clients_cannot_have_an_endpoint_ejected_by_what_they_do() {
             talk.upstream();
             talk.passes(Duration::from_secs(61));
             talk.breaks(client);
+            // It sends no more of its request, until the service does not wait any longer.
+            let client = talk.client();
+            talk.says(client, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf");
+            let upstream = talk.upstream();
+            talk.passes(Duration::from_secs(1));
+            talk.ends(upstream);
+            talk.hears_about(client, "HTTP/1.1 502 ", &[": upstream_closed\n"]);
+            // The same, once the response has begun: until it may take no longer.
+            let client = talk.client();
+            talk.says(client, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf");
+            let upstream = talk.upstream();
+            talk.says(upstream, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf");
+            talk.passes(Duration::from_secs(61));
+            assert!(talk.is_closed(upstream));
         }
         assert_eq!(talk.detected(), []);
+        let why =
+            "timeouts.response_body of the cluster, in which the client did not end its request";
+        assert!(talk.log().contains(why), "{}", talk.log());
+    });
+    // It says itself how long an attempt may take.
+    let trusting = config("{ errors_5xx: 1 }")
+        .replace("request_id: false", "request_id: false, trust_retries: true");
+    hold_here(&trusting, |talk| {
+        let client = talk.client();
+        talk.says(
+            client,
+            "GET / HTTP/1.1\r\nHost: x\r\nx-envoy-retry-on: 5xx\r\nx-envoy-max-retries: 0\r\n\
+             x-envoy-upstream-rq-per-try-timeout-ms: 5\r\n\r\n",
+        );
+        talk.upstream();
+        talk.passes(Duration::from_millis(10));
+        talk.hears_about(client, "HTTP/1.1 504 ", &[": try_timeout\n"]);
+        assert_eq!(talk.detected(), []);
+    });
+}
+
+#[test]
+fn a_service_that_fails_amid_a_request_is_a_failure() {
+    hold_here(&config("{ errors_5xx: 1 }"), |talk| {
+        let client = talk.client();
+        talk.says(client, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf");
+        let upstream = talk.upstream();
+        talk.passes(Duration::from_millis(100));
+        talk.breaks(upstream);
+        talk.hears_about(client, "HTTP/1.1 502 ", &[": upstream_closed\n"]);
+        assert_eq!(talk.detected().len(), 1);
     });
 }
 
