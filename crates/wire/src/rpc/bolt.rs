@@ -56,6 +56,20 @@ mod status {
     pub(super) const CONNECTION_CLOSED: u16 = 0x10;
 }
 
+/// Whether two of these names differ in their case at most.
+fn has_twins(names: &mut [&[u8]]) -> bool {
+    const FEW: usize = 32;
+    if names.len() <= FEW {
+        let are_twins = |(place, name): (usize, &&[u8])| {
+            names.iter().skip(place + 1).any(|other| name.eq_ignore_ascii_case(other))
+        };
+        return names.iter().enumerate().any(are_twins);
+    }
+    let lower = |name: &&[u8]| name.to_ascii_lowercase();
+    names.sort_by_cached_key(lower);
+    names.windows(2).any(|pair| matches!(pair, [a, b] if a.eq_ignore_ascii_case(b)))
+}
+
 /// What frames of a connection look like, beside their numbers: [`Asked::form`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Form {
@@ -227,18 +241,14 @@ impl RpcProtocol for Bolt {
         let fixed = fixed_of(bytes)?;
         let class = push_class(&fixed, &mut head);
         let mut call = Call { service: class, ..Call::default() };
-        let (mut rank, mut seen) = (KEYS.len(), [false; KEYS.len()]);
+        let mut rank = KEYS.len();
+        let mut names = Vec::with_capacity(16);
         for (name, value) in Header::of(&fixed, bytes) {
             let (name, value) = (name?, value?);
             let (Some(name), Some(value)) = (name, value) else { continue };
             let text = bytes.get(name.clone()).unwrap_or_default();
+            names.push(text);
             if let Some(key) = KEYS.iter().position(|known| *known == text) {
-                // Which of two counts is the receiver's matter, and may not be what rules go by.
-                if seen.get_mut(key).is_some_and(|seen| std::mem::replace(seen, true)) {
-                    return Err(RpcError::Malformed(
-                        "a key that names what is called stands twice",
-                    ));
-                }
                 match key {
                     2 => call.method = value.clone(),
                     key if key < rank => (rank, call.service) = (key, value.clone()),
@@ -246,6 +256,10 @@ impl RpcProtocol for Bolt {
                 }
             }
             head.push_field(name, value);
+        }
+        if has_twins(&mut names) {
+            // Which of two counts is the receiver's matter, and may not be what rules go by.
+            return Err(RpcError::Malformed("a key of the header occurs twice"));
         }
         // That of a one-way call is -1.
         call.timeout_millis = if fixed.extra > CONTENT_BYTES_MAX { 0 } else { fixed.extra };
