@@ -8,6 +8,9 @@ pub enum HeadError {
     /// `Connection` is not a list of names, or nominates too many.
     #[error("connection options that are no list of names, or too many of them")]
     ConnectionInvalid,
+    /// A `CONNECT` with content: what follows its head is for the tunnel.
+    #[error("a CONNECT request with content")]
+    ConnectWithContent,
     /// `Content-Length` is not a number, or no body can be that long.
     #[error("a content length that is not a number in range")]
     ContentLengthInvalid,
@@ -111,7 +114,8 @@ impl HeadError {
     #[must_use]
     pub fn kind(self) -> HeadErrorKind {
         match self {
-            Self::ContentLengthInvalid
+            Self::ConnectWithContent
+            | Self::ContentLengthInvalid
             | Self::ContentLengthRepeated
             | Self::ContentLengthWithTransferEncoding
             | Self::TransferEncodingInHttp10

@@ -25,6 +25,11 @@ pub(super) fn finish_request(
     let version = index.request.version;
     let hop_by_hop = HopByHop::read(block, index)?;
     let declared = declared_framing(block, version, &hop_by_hop, summary)?.unwrap_or_default();
+    let has_content = !matches!(declared, Framing::None | Framing::Length(0));
+    if index.request.method == Method::Connect && has_content {
+        // It has none (RFC 9110, section 9.3.6), and who takes it for content loses bytes of the tunnel.
+        return Err(HeadError::ConnectWithContent);
+    }
     index.request.declared = declared;
     index.request.framing = declared;
     index.request.persistent = hop_by_hop.is_persistent(version);
@@ -320,6 +325,21 @@ mod tests {
             let has_length = head.field(Known::ContentLength).is_some();
             assert_eq!(has_length, keeps_length, "{status} {to:?} {lines}");
             assert_eq!(head.persistent(), framing != Framing::UntilClose);
+        }
+    }
+
+    #[test]
+    fn a_connect_has_no_content() {
+        for (lines, expected) in [
+            ("", Ok(())),
+            ("Content-Length: 0\r\n", Ok(())),
+            ("Content-Length: 1\r\n", Err(HeadError::ConnectWithContent)),
+            ("Transfer-Encoding: chunked\r\n", Err(HeadError::ConnectWithContent)),
+        ] {
+            let input = format!("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n{lines}\r\n");
+            let mut index = HeadIndex::default();
+            let head = decode_request(input.as_bytes(), &mut Scan::default(), &LIMITS, &mut index);
+            assert_eq!(head.map(|head| assert!(head.is_some())), expected, "{lines}");
         }
     }
 

@@ -22,6 +22,7 @@ pub fn refused_octets(input: &[u8], error: HeadError) -> &[u8] {
     let start = input.iter().take_while(|octet| matches!(octet, b'\r' | b'\n')).count();
     let head = input.get(start..).unwrap_or_default();
     let line = match error {
+        HeadError::ConnectWithContent => first_line(head),
         HeadError::ConnectionInvalid => named(head, b"connection"),
         HeadError::ContentLengthInvalid | HeadError::ContentLengthRepeated => {
             named(head, b"content-length")
