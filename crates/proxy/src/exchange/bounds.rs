@@ -9,7 +9,7 @@ use wire::h1::HeadError;
 
 use crate::connection::codec::elements::Invalid;
 use crate::exchange::stage::{Stage, Suspended};
-use crate::exchange::{Exchange, Wait};
+use crate::exchange::{Exchange, ExchangeKind, Wait};
 use crate::tools::detail::Detail;
 
 impl Exchange {
@@ -86,6 +86,13 @@ impl Exchange {
     /// The bound on the whole: what its rule allows, or the client of a call asked for.
     fn whole_bound(&self) -> Option<Detail> {
         let allowed = self.forward()?.timeout;
+        if let Some(asked) =
+            self.time_of_call().filter(|asked| allowed.is_none_or(|it| *asked < it))
+        {
+            let waits_for = self.waits_for();
+            let words = format_args!("timeout of the call: {asked:?}, waiting for {waits_for}");
+            return Some(Detail::of(&words));
+        }
         let asked: Option<Duration> = self.call.as_ref().and_then(|call| call.timeout);
         match (asked, allowed) {
             (Some(asked), allowed) if allowed.is_none_or(|allowed| asked <= allowed) => {
@@ -104,6 +111,13 @@ impl Exchange {
                 Detail::of(&words)
             }),
         }
+    }
+
+    /// How long a call of an RPC protocol may take, by its rule or by itself.
+    fn time_of_call(&self) -> Option<Duration> {
+        let deadline = self.deadlines.get(Wait::Whole);
+        let is_bounded = self.kind == ExchangeKind::Rpc && deadline.is_set();
+        is_bounded.then(|| deadline - self.record.stamps.head_read)
     }
 
     /// What it waits for.
@@ -182,10 +196,6 @@ impl Exchange {
             Cause::RequestBodyTooLarge => {
                 let max = self.listener().http.body_bytes_max?;
                 Some(Detail::of(&format_args!("http.body_max of the listener: {max} bytes")))
-            }
-            Cause::ClientExchangesOverflow => {
-                let max = self.listener().exchanges_per_client_max?;
-                Some(Detail::of(&format_args!("exchanges_per_client_max of the listener: {max}")))
             }
             _ => None,
         }

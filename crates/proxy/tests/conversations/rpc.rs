@@ -341,6 +341,93 @@ fn bodies_and_calls_have_bounds() {
         let upstream = talk.upstream();
         talk.says(upstream, [answer(1, "B"), answer(3, "C")].concat());
         hears(talk, client, "answer 2 0: B\nanswer 3 0: C\n");
+        // However many come together, each is answered, and those under way go on.
+        let many = (5..20).map(|id| call(id, "e", "")).collect::<Vec<_>>().concat();
+        talk.says(client, many);
+        let heard = heard(talk, client);
+        assert_eq!(heard.matches("Too Many Requests: client_exchanges_overflow").count(), 13);
+        talk.says(upstream, [answer(5, "E"), answer(7, "F")].concat());
+        hears(talk, client, "answer 5 0: E\nanswer 6 0: F\n");
+    });
+}
+
+/// A call of Bolt with a time of its own, in ms.
+fn bolt_call(id: u32, millis: u32, header: &[(&str, &str)]) -> Vec<u8> {
+    let text =
+        |text: &str| [&u32::try_from(text.len()).unwrap().to_be_bytes(), text.as_bytes()].concat();
+    let header: Vec<_> =
+        header.iter().flat_map(|(name, value)| [text(name), text(value)]).collect();
+    let header = header.concat();
+    let mut call = vec![1, 1, 0, 1, 1];
+    call.extend(id.to_be_bytes());
+    call.push(1);
+    call.extend(millis.to_be_bytes());
+    call.extend(1_u16.to_be_bytes());
+    call.extend(u16::try_from(header.len()).unwrap().to_be_bytes());
+    call.extend(0_u32.to_be_bytes());
+    call.push(b'c');
+    call.extend(header);
+    call
+}
+
+#[test]
+fn a_call_that_takes_longer_than_it_says_is_told_from_one_that_takes_longer_than_its_rule() {
+    let rule = "prefix: / }, cluster: orders, timeout: 3s }";
+    hold(&bolt().replace("prefix: / }, cluster: orders }", rule), |talk| {
+        let client = talk.client();
+        talk.says(client, bolt_call(1, 200, &[]));
+        talk.upstream();
+        talk.passes(Duration::from_millis(300));
+        talk.says(client, bolt_call(2, 5_000, &[]));
+        talk.passes(Duration::from_secs(4));
+        let log = talk.log();
+        assert!(log.contains("timeout of the call: 200ms, waiting for the response"), "{log}");
+        assert!(log.contains("timeout of the rule: 3s, waiting for the response"), "{log}");
+    });
+}
+
+/// Were a connection given up for each call that waited for a moment, one client could use up all that a cluster may have.
+#[test]
+fn calls_that_wait_for_a_moment_cost_no_connection() {
+    hold(&bolt(), |talk| {
+        if talk.variant() == Variant::Moving {
+            // Each has a worker of its own for a while.
+            return talk.leave_out();
+        }
+        let client = talk.client();
+        talk.says(client, bolt_call(1, 60_000, &[]));
+        let upstream = talk.upstream();
+        for id in 2..10 {
+            talk.says(client, bolt_call(id, 20, &[]));
+            talk.passes(Duration::from_millis(100));
+        }
+        assert!(!talk.is_connecting());
+        talk.passes(Duration::from_millis(200));
+        talk.says(client, bolt_call(10, 20, &[]));
+        talk.passes(Duration::from_millis(100));
+        // Nothing came for a second.
+        talk.says(client, bolt_call(11, 60_000, &[]));
+        let second = talk.upstream();
+        assert!(!talk.is_closed(upstream) && !talk.heard_bytes(second).is_empty());
+    });
+}
+
+#[test]
+fn a_header_with_a_key_twice_is_refused() {
+    hold(&bolt(), |talk| {
+        let client = talk.client();
+        let many: Vec<_> = (0..40).map(|number| format!("k{number}")).collect();
+        let mut many: Vec<_> = many.iter().map(|name| (&**name, "v")).collect();
+        for header in [&[("app", "good"), ("App", "bad")][..], &many] {
+            talk.says(client, bolt_call(1, 0, header));
+        }
+        let upstream = talk.upstream();
+        assert!(!talk.heard_bytes(upstream).is_empty());
+        many.push(("K7", "v"));
+        talk.says(client, bolt_call(1, 0, &many));
+        let log = talk.log();
+        assert_eq!(log.matches("a key of the header occurs twice").count(), 2, "{log}");
+        assert_eq!(talk.heard(upstream), "");
     });
 }
 
@@ -363,6 +450,15 @@ fn a_response_that_is_too_large_or_malformed_becomes_an_error_and_others_arrive(
              answer 2 1: Bad Gateway: response_invalid\n\
              answer 3 0: C\n",
         );
+        // One that would take long ends its connection.
+        talk.says(client, [call(4, "d", ""), call(5, "e", "")].concat());
+        talk.heard_bytes(upstream);
+        let mut endless = answer(7, "");
+        endless[8..12].copy_from_slice(&u32::MAX.to_be_bytes());
+        talk.says(upstream, endless);
+        assert!(talk.is_closed(upstream));
+        let heard = heard(talk, client);
+        assert_eq!(heard.matches(": Bad Gateway: response_invalid").count(), 2, "{heard}");
     });
 }
 

@@ -268,8 +268,9 @@ impl Multiplex {
 
     /// The peer said something at `now`.
     pub(crate) fn on_sign_of_life(&mut self, now: Time) {
-        if let Some(http2) = self.http2_mut() {
-            http2.on_time(now);
+        match &mut self.frames {
+            Frames::Http2(http2) => http2.on_time(now),
+            Frames::Rpc(rpc) => rpc.on_sign_of_life(now),
         }
         self.watches.clear(Watch::PingTimeout);
     }
@@ -291,6 +292,11 @@ impl Multiplex {
             Frames::Rpc(rpc) => rpc.has_control(),
         };
         has_control || self.streams.has_work()
+    }
+
+    /// Whether so many calls are under way that the answers that are there are written before more is read.
+    pub(crate) fn is_full_of_calls(&self) -> bool {
+        self.rpc().is_some_and(|rpc| rpc.is_full(&self.streams))
     }
 
     /// Whether so many answers are due that they are written before more is read.

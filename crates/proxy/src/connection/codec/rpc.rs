@@ -24,6 +24,7 @@ use crate::connection::codec::streams::{Stream, Streams, Tail};
 use crate::keys::Slot;
 use crate::tools::buffers::Buffers;
 use crate::tools::outbox::Outbox;
+use crate::tools::time::Time;
 
 /// Bounds on what a connection of an RPC protocol holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,6 +43,8 @@ pub(crate) struct RpcFrames {
     pub(crate) protocol: &'static dyn RpcProtocol,
     limits: RpcLimits,
     state: RpcState,
+    /// When the peer said something last; none if it has not here.
+    heard_at: Option<Time>,
 }
 
 /// Where it stands: what is saved of it.
@@ -82,6 +85,10 @@ enum Reading {
 /// Heartbeats that wait for their answers at most; then these are written before more is read.
 const HEARTBEATS_MAX: usize = 8;
 
+/// Bytes beyond the bound on a response that are read and left out, so that the others on its connection go on. A longer one would keep
+/// them waiting for longer than a new connection takes.
+const DISCARDED_BYTES_MAX: u64 = 64 << 20;
+
 /// What the codec keeps of a call that was given up before the end of its response.
 const BROKEN_OFF: Reply<'static> = Reply { status: 502, reason: "the response was truncated" };
 
@@ -112,7 +119,7 @@ impl RpcFrames {
             is_ending: false,
             heard: 0,
         };
-        Self { protocol, limits, state }
+        Self { protocol, limits, state, heard_at: None }
     }
 
     /// What is written down of it.
@@ -126,7 +133,22 @@ impl RpcFrames {
         limits: RpcLimits,
         state: RpcState,
     ) -> Self {
-        Self { protocol, limits, state }
+        Self { protocol, limits, state, heard_at: None }
+    }
+
+    /// The peer said something.
+    pub(super) const fn on_sign_of_life(&mut self, now: Time) {
+        self.heard_at = Some(now);
+    }
+
+    /// When the peer said something last, if it has since the connection is this worker's.
+    pub(crate) const fn heard_at(&self) -> Option<Time> {
+        self.heard_at
+    }
+
+    /// Whether so many calls are under way that no more are read until their answers are written.
+    pub(super) fn is_full(&self, streams: &Streams) -> bool {
+        self.state.side == Side::Server && streams.len() >= 2 * self.limits.requests_max
     }
 
     /// Frames that have begun; the number wraps.
@@ -249,7 +271,7 @@ impl RpcFrames {
                 self.begin_request(&frame, head, index, streams)?
             }
             (Side::Client, FrameKind::Response) => {
-                self.begin_response(&frame, head, index, streams)
+                self.begin_response(&frame, head, index, streams)?
             }
             (_, FrameKind::Heartbeat) => {
                 self.state.heartbeats.push(frame.asked);
@@ -285,7 +307,7 @@ impl RpcFrames {
         index: &'b mut HeadIndex,
         streams: &Streams,
     ) -> Result<Decoded<'b>, RpcError> {
-        if streams.len() >= 2 * self.limits.requests_max {
+        if self.is_full(streams) {
             // It asks on, and does not take the answers that say so.
             return Err(RpcError::RequestsTooMany);
         }
@@ -325,7 +347,7 @@ impl RpcFrames {
         head: &'b [u8],
         index: &'b mut HeadIndex,
         streams: &Streams,
-    ) -> Decoded<'b> {
+    ) -> Result<Decoded<'b>, RpcError> {
         let slot = u32::try_from(frame.asked.id).ok().filter(|slot| *slot > 0);
         let is_awaited = |slot: &u32| {
             // What was not sent whole cannot be answered.
@@ -334,8 +356,11 @@ impl RpcFrames {
         let Some(slot) = slot.filter(is_awaited) else {
             // It was given up.
             self.state.reading = reading(None, frame.body_len);
-            return Decoded::Nothing;
+            return Ok(Decoded::Nothing);
         };
+        if frame.body_len > self.limits.body_bytes_max.saturating_add(DISCARDED_BYTES_MAX) {
+            return Err(RpcError::BodyTooLarge);
+        }
         let head = if frame.body_len > self.limits.body_bytes_max {
             Err(RpcError::BodyTooLarge)
         } else {
@@ -351,7 +376,7 @@ impl RpcFrames {
                 Element::Invalid { error: Invalid::Rpc(error), input: &[], is_end: true }
             }
         };
-        Decoded::Of(Slot::of_stream(slot), element)
+        Ok(Decoded::Of(Slot::of_stream(slot), element))
     }
 }
 

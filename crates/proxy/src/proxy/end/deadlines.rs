@@ -1,9 +1,10 @@
 //! A deadline of an exchange or a connection passes.
 
+use std::time::Duration;
+
 use config::snapshot::DownstreamTimeouts;
 use telemetry::cause::Cause;
 
-use crate::connection::Connection;
 use crate::connection::codec::http1::{Http1, Receive};
 use crate::connection::codec::{Codec, Opening};
 use crate::connection::{ConnectionRole, Life, UpstreamState};
@@ -13,6 +14,10 @@ use crate::keys::{ConnKey, ExchangeKey, StreamKey};
 use crate::proxy::Proxy;
 use crate::tools::detail::Detail;
 use crate::tools::time::Time;
+
+/// How long nothing came on a connection that is taken for one to a host that is gone. A call says itself how long it waits: were any
+/// time enough, one client could have a new connection opened for each call of a millisecond.
+const SILENCE_MIN: Duration = Duration::from_secs(1);
 
 impl Proxy {
     pub(in crate::proxy) fn on_exchange_deadline(&mut self, key: ExchangeKey, now: Time) {
@@ -67,7 +72,7 @@ impl Proxy {
             self.exchanges.note_detail(key, || bound);
         }
         if let Some(upstream) = upstream {
-            self.leave_silent(upstream);
+            self.leave_silent(upstream, now);
         }
         match wait {
             Wait::ResponseHead | Wait::RequestWrite | Wait::Try => {
@@ -77,13 +82,16 @@ impl Proxy {
         }
     }
 
-    /// A call waited too long: if nothing came on its connection since it was sent, no other is given to that. The
-    /// kernel tells nothing of a host that is gone.
-    fn leave_silent(&mut self, upstream: StreamKey) {
-        let multiplex = self.connections.get(upstream.connection).and_then(Connection::multiplex);
-        let is_silent = multiplex.is_some_and(|multiplex| {
+    /// A call waited too long: if nothing came on its connection since it was sent, nor for [`SILENCE_MIN`], no other is given to that.
+    /// The kernel tells nothing of a host that is gone.
+    fn leave_silent(&mut self, upstream: StreamKey, now: Time) {
+        let Some(connection) = self.connections.get(upstream.connection) else { return };
+        let is_silent = connection.multiplex().is_some_and(|multiplex| {
             let stream = multiplex.streams.get(upstream.slot);
-            multiplex.rpc().zip(stream).is_some_and(|(rpc, stream)| rpc.is_silent_since(stream))
+            multiplex.rpc().zip(stream).is_some_and(|(rpc, stream)| {
+                let heard_at = rpc.heard_at().unwrap_or(connection.opened);
+                rpc.is_silent_since(stream) && now >= heard_at + SILENCE_MIN
+            })
         });
         if is_silent {
             self.upstream.retire(upstream.connection, &mut self.connections, &mut self.cx);

@@ -43,7 +43,7 @@ impl Proxy {
             multiplex.on_sign_of_life(now);
         }
         let mut scratch = self.cx.frame_scratch.take().unwrap_or_default();
-        let mut at = 0;
+        let (mut at, mut has_framed) = (0, false);
         let heard = self.connections.frames_heard(key);
         loop {
             let Some(connection) = self.connections.get_mut(key) else {
@@ -61,6 +61,11 @@ impl Proxy {
             if multiplex.owes_many_answers() {
                 multiplex.frame_control(&mut connection.outbox, &mut self.cx.buffers);
             }
+            if multiplex.is_full_of_calls() && !std::mem::replace(&mut has_framed, true) {
+                self.frame(key, now);
+                continue;
+            }
+            has_framed = false;
             let rest = input.get(at..).unwrap_or_default();
             match multiplex.decode(rest, &mut scratch) {
                 Ok((n, Decoded::NeedMore)) => {
@@ -168,7 +173,7 @@ impl Proxy {
         // What a service does wrong is nothing that its clients asked for.
         let reported = if connection.upstream().is_some() { Cause::ResponseInvalid } else { cause };
         if let Some(multiplex) = connection.codec.multiplex_mut() {
-            multiplex.failure = Some(cause);
+            multiplex.failure = Some(reported);
         }
         let is_first = connection.multiplex().is_some_and(|it| !it.has_peer_settings());
         self.connections.note_reason(key, || {

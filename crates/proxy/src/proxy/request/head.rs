@@ -68,7 +68,7 @@ impl Proxy {
         } else if self.cx.memory.level >= MemoryLevel::High {
             self.refuse_overloaded(key, now);
         } else if has_too_many {
-            self.fail(key, Cause::ClientExchangesOverflow, now);
+            self.refuse_client(key, now);
         } else if is_too_early {
             self.fail(key, Cause::RequestTooEarly, now);
         } else if is_misdirected {
@@ -106,7 +106,7 @@ impl Proxy {
         if self.cx.memory.level >= MemoryLevel::High {
             self.refuse_overloaded(key, now);
         } else if self.listen.has_too_many(exchange.client, exchanges_max, &self.cx) {
-            self.fail(key, Cause::ClientExchangesOverflow, now);
+            self.refuse_client(key, now);
         } else if tls.is_some_and(Tls::is_early) {
             // Who recorded it may send it again, and nothing says that this is harmless.
             self.fail(key, Cause::RequestTooEarly, now);
@@ -116,6 +116,18 @@ impl Proxy {
             exchange.begin_chain();
             self.run_filters(key, head, FilterStep::Head(0), now);
         }
+    }
+
+    /// The client has as many exchanges under way as it may.
+    #[cold]
+    fn refuse_client(&mut self, key: ExchangeKey, now: Time) {
+        let max = self.exchanges.get(key).and_then(|it| it.listener().exchanges_per_client_max);
+        let max = max.map_or(0, NonZeroU32::get);
+        let own = self.cx.share.of(max);
+        let words = format_args!(
+            "exchanges_per_client_max of the listener: {max}, of which the client's worker has {own}"
+        );
+        self.fail_with(key, Cause::ClientExchangesOverflow, &words, now);
     }
 
     /// The listener has as many requests under way as it may.
