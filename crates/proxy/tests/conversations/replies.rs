@@ -121,6 +121,29 @@ fn a_rule_may_send_the_client_elsewhere() {
 }
 
 #[test]
+fn a_redirect_that_needs_a_host_is_none_for_a_request_without_one() {
+    let rule = |redirect: &str| {
+        format!(
+            "listeners: [{{ name: edge, address: '127.0.0.1:8080', routes: all }}]\n\
+             routes: [{{ name: all, hosts: ['*'], rules: [\
+             {{ match: {{ prefix: / }}, redirect: {{ {redirect} }} }}] }}]\n"
+        )
+    };
+    for redirect in ["scheme: https", "port: 8443"] {
+        hold(&rule(redirect), |talk| {
+            let client = talk.client();
+            talk.says(client, "GET /evil.example/x HTTP/1.0\r\n\r\n");
+            talk.hears_about(client, "HTTP/1.1 400 ", &[": request_host_invalid\n"]);
+        });
+    }
+    hold(&rule("path: /new"), |talk| {
+        let client = talk.client();
+        talk.says(client, "GET / HTTP/1.0\r\n\r\n");
+        talk.hears_about(client, "HTTP/1.1 301 ", &["location: /new\r\n"]);
+    });
+}
+
+#[test]
 fn what_no_rule_takes_is_not_found() {
     hold(CONFIG, |talk| {
         let client = talk.client();

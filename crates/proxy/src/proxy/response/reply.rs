@@ -83,6 +83,13 @@ impl Proxy {
         head: &RequestHead<'_>,
         now: Time,
     ) {
+        let needs_host = redirect.scheme.is_some() || redirect.port.is_some();
+        if needs_host && redirect.host.is_none() && head.host().is_empty() {
+            // A URL without a host is none (RFC 9110, section 4.2.1), and clients take the path's beginning for one.
+            let words =
+                "a redirect to another scheme or port needs a host, and the request has none";
+            return self.fail_with(key, Cause::RequestHostInvalid, &words, now);
+        }
         let location = location(redirect, head);
         let fields = [SERVER, (&b"location"[..], &location[..])];
         let status = redirect.status;
