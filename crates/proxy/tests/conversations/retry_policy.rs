@@ -355,6 +355,22 @@ fn a_response_behind_an_interim_one_is_replaced_too() {
 }
 
 #[test]
+fn more_interim_responses_than_allowed_are_an_invalid_response() {
+    let config = config("{ on: [reset] }") + "    interim_responses_max: 1\n";
+    hold(&config, |talk| {
+        let client = talk.client();
+        talk.says(client, GET);
+        let first = talk.upstream();
+        talk.says(first, "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(2));
+        assert!(talk.heard(client).starts_with("HTTP/1.1 103 "));
+        assert!(talk.is_closed(first));
+        let second = next(talk);
+        talk.says(second, OK);
+        talk.hears(client, OK);
+    });
+}
+
+#[test]
 fn retries_have_a_budget() {
     let config = to_one("{ on: [5xx] }") + "    retry_budget: { share: 0%, at_least: 1 }\n";
     hold(&config, |talk| {

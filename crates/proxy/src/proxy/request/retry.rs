@@ -18,7 +18,7 @@ use crate::proxy::Proxy;
 use crate::proxy::receive::elements::Following;
 use crate::tools::time::Time;
 use crate::upstream::pool::Pool;
-use crate::upstream::retry::{Decision, FailedAttempt, Kept};
+use crate::upstream::retry::{ATTEMPTS_MAX, Decision, FailedAttempt, Kept};
 
 impl Proxy {
     /// The attempt on this exchange's connection failed before the head of the final response. Tries again
@@ -308,6 +308,8 @@ fn decision(exchange: &Exchange, attempt: &FailedAttempt) -> Decision {
         Some(_) if !attempt.is_reused && attempt.cause != Cause::UpstreamGoingAway => {
             Decision::Fail
         }
+        // A service that goes away from each connection has its next check.
+        Some(_) if attempt.number >= ATTEMPTS_MAX => Decision::Fail,
         // The later one goes on.
         None if exchange.hedge_of().is_some() => Decision::Fail,
         _ => attempt.decide(exchange.retry_policy()),

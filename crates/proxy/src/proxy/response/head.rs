@@ -32,7 +32,7 @@ impl Proxy {
         if exchange.progress.interim_responses >= max {
             let words = "more interim responses than allowed";
             self.exchanges.note_detail(key, || Detail::of(&words));
-            return self.fail(key, Cause::ResponseInvalid, now);
+            return self.fail_attempt(key, Cause::ResponseInvalid, now);
         }
         exchange.progress.interim_responses += 1;
         if head.status() == 100 {
@@ -194,7 +194,8 @@ impl Proxy {
             exchange.edit_response(head, None, &self.connections, &mut self.cx, now);
         }
         exchange.run_response_chain(head, &mut self.cx);
-        exchange.record.status = head.status();
+        // In HTTP/2 a tunnel begins with 200 (RFC 8441, section 5).
+        exchange.record.status = if exchange.downstream.is_alone() { head.status() } else { 200 };
         exchange.progress.has_response = true;
         exchange.progress.is_tunnel = true;
         exchange.on_tunnel(&mut self.cx);
