@@ -446,6 +446,23 @@ fn a_connection_for_checks_with_streams_ends_with_the_last_check_of_an_endpoint_
 }
 
 #[test]
+fn a_check_of_a_service_that_goes_away_from_each_connection_opens_three() {
+    hold_here(&config_http2("{ http: { path: /healthz } }"), |talk| {
+        talk.checks(1, 0, 0);
+        for _ in 0..3 {
+            let mut upstream = Speaker::upstream(talk);
+            upstream.greet(talk);
+            assert!(upstream.hears(talk).contains("GET /healthz"));
+            // It has not looked at any stream.
+            talk.says(upstream.peer, [0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        }
+        assert!(!talk.is_connecting());
+        let checked = talk.checked();
+        assert!(matches!(&checked[..], [(1, CheckResult::Failed { .. })]), "{checked:?}");
+    });
+}
+
+#[test]
 fn a_call_of_the_health_service_has_to_answer_serving() {
     let serving = [0, 0, 0, 0, 2, 8, 1];
     let not_serving = [0, 0, 0, 0, 2, 8, 2];

@@ -436,6 +436,7 @@ fn a_response_that_is_too_large_or_malformed_becomes_an_error_and_others_arrive(
     let config = CONFIG
         .replace("protocol: pico, endpoints", "protocol: pico, rpc: { body_max: 1KiB }, endpoints");
     hold(&config, |talk| {
+        talk.keeps_counts();
         let client = talk.client();
         talk.says(client, [call(1, "a", ""), call(2, "b", ""), call(3, "c", "")].concat());
         let upstream = talk.upstream();
@@ -459,6 +460,8 @@ fn a_response_that_is_too_large_or_malformed_becomes_an_error_and_others_arrive(
         assert!(talk.is_closed(upstream));
         let heard = heard(talk, client);
         assert_eq!(heard.matches(": Bad Gateway: response_invalid").count(), 2, "{heard}");
+        let ended = talk.counted("strait_upstream_connections_ended_total");
+        assert_eq!(ended.get("response_invalid"), Some(&1), "{ended:?}");
     });
 }
 
