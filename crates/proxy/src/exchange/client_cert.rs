@@ -64,8 +64,9 @@ fn push_element(out: &mut Vec<u8>, details: ClientCertDetails, client: ClientCer
         }
     }
     if subject {
-        out.extend_from_slice(b";Subject=");
-        push_quoted(out, &peer.subject);
+        out.extend_from_slice(b";Subject=\"");
+        push_subject(out, &peer.subject);
+        out.push(b'"');
     }
     if uri {
         // Readers expect the key even where there is none.
@@ -84,34 +85,49 @@ fn push_element(out: &mut Vec<u8>, details: ClientCertDetails, client: ClientCer
 /// A key and its value, which is quoted if it has to be.
 fn push_pair(out: &mut Vec<u8>, key: &str, value: &str) {
     out.extend_from_slice(key.as_bytes());
-    if value.contains([',', ';', '=', '"', '\\']) {
-        push_quoted(out, value);
-    } else {
-        push_text(out, value);
+    let is_quoted = value.contains([',', ';', '=', '"', '\\']);
+    let quote = if is_quoted { &b"\""[..] } else { b"" };
+    out.extend_from_slice(quote);
+    for octet in value.bytes() {
+        match octet {
+            // No name has these. Some readers of the field take `\\` for a backslash, and some take `\"` for a quote alone: neither
+            // may end the value elsewhere than the other.
+            b'"' | b'\\' => push_octet(out, octet),
+            _ => push_text_octet(out, octet),
+        }
     }
+    out.extend_from_slice(quote);
 }
 
-fn push_quoted(out: &mut Vec<u8>, value: &str) {
-    out.push(b'"');
-    for (place, piece) in value.split('"').enumerate() {
-        if place > 0 {
-            out.extend_from_slice(b"\\\"");
+/// A subject as RFC 4514 has it, in which quotes and backslashes are escaped by their numbers (section 2.4), so that none of
+/// either stands before a quote.
+fn push_subject(out: &mut Vec<u8>, subject: &str) {
+    let mut octets = subject.bytes().peekable();
+    while let Some(octet) = octets.next() {
+        match octet {
+            b'\\' => match octets.next_if(|next| matches!(next, b'"' | b'\\')) {
+                Some(b'"') => out.extend_from_slice(b"\\22"),
+                Some(_) => out.extend_from_slice(b"\\5C"),
+                None if octets.peek().is_none() => out.extend_from_slice(b"\\5C"),
+                None => out.push(octet),
+            },
+            b'"' => out.extend_from_slice(b"\\22"),
+            _ => push_text_octet(out, octet),
         }
-        push_text(out, piece);
     }
-    out.push(b'"');
 }
 
 /// Text of a certificate, in which anything may stand that no field may have.
-fn push_text(out: &mut Vec<u8>, text: &str) {
-    for octet in text.bytes() {
-        match octet {
-            b' '..=b'~' | 0x80.. => out.push(octet),
-            _ => {
-                let _ = write!(out, "%{octet:02X}");
-            }
-        }
+fn push_text_octet(out: &mut Vec<u8>, octet: u8) {
+    match octet {
+        b' '..=b'~' | 0x80.. => out.push(octet),
+        _ => push_octet(out, octet),
     }
+}
+
+fn push_octet(out: &mut Vec<u8>, octet: u8) {
+    // Writing to a vector cannot fail.
+    let _ = write!(out, "%{octet:02X}");
 }
 
 /// PEM, in which these are all that have a meaning in a field or a URL.
@@ -182,8 +198,24 @@ mod tests {
         let details = ClientCertDetails { cert: false, chain: false, ..ALL };
         assert_eq!(
             said(details, &client, None).split_once(';').unwrap().1,
-            "Subject=\"CN=\\\"a%0D%0Ab\\\"\";URI=\"spiffe://a/b,By=x\";DNS=\"a;Hash=0\";DNS=\"a\\\"b\";\
+            "Subject=\"CN=\\22a%0D%0Ab\\22\";URI=\"spiffe://a/b,By=x\";DNS=\"a;Hash=0\";DNS=\"a%22b\";\
              DNS=a%00b"
         );
+    }
+
+    /// One reader takes a backslash before any octet for an escape, another only one before a quote.
+    #[test]
+    fn every_reader_finds_the_end_of_a_value_at_the_same_place() {
+        for name in ["a\\", "a\\\";URI=b", "a\"b", "\\\\", "a\\\\\"", "a\\,b", "\\", "\""] {
+            let client = peer(name, &[name], &[name]);
+            let details = ClientCertDetails { cert: false, chain: false, ..ALL };
+            let said = said(details, &client, None);
+            let bytes = said.as_bytes();
+            for (place, octet) in bytes.iter().enumerate() {
+                let before = place.checked_sub(1).and_then(|place| bytes.get(place));
+                assert!(*octet != b'"' || before != Some(&b'\\'), "{name}: {said}");
+            }
+            assert_eq!(said.matches(";URI=").count(), 1 + name.matches(";URI=").count() * 3);
+        }
     }
 }
