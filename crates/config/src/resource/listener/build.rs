@@ -228,8 +228,15 @@ fn chains<F>(
         let id = former.filter(|former| former.listener.id == listener.id).map(|former| former.id);
         let former = former.map(|chain| &chain.listener);
         let names = (&mut *table_names, &mut *cluster_names);
-        let ends =
-            resolve_ends(&Ends::of_chain(entry), &site, former, false, names, tables, context);
+        let ends = resolve_ends(
+            &Ends::of_chain(&file.name, entry),
+            &site,
+            former,
+            false,
+            names,
+            tables,
+            context,
+        );
         let matches = chain_match(&entry.matches, &site.key("match"), context.findings);
         let server_names = site.key("match");
         let server_names = server_names.key("server_names");
@@ -279,6 +286,8 @@ fn warn_unended<F>(
 
 /// Where connections of a listener, or of one of its chains, end: what the file says.
 struct Ends<'f> {
+    /// The listener, and the chain if it is one.
+    name: (&'f str, &'f str),
     protocol: Protocol,
     tls: Option<&'f file::ListenerTls>,
     has_filters: bool,
@@ -291,6 +300,7 @@ struct Ends<'f> {
 impl<'f> Ends<'f> {
     fn of_listener(file: &'f file::Listener) -> Self {
         Self {
+            name: (&file.name, ""),
             protocol: file.protocol,
             tls: file.tls.as_ref(),
             has_filters: !file.filters.is_empty(),
@@ -301,8 +311,9 @@ impl<'f> Ends<'f> {
         }
     }
 
-    fn of_chain(file: &'f file::ListenerChain) -> Self {
+    fn of_chain(listener: &'f str, file: &'f file::ListenerChain) -> Self {
         Self {
+            name: (listener, &file.name),
             protocol: file.protocol,
             tls: file.tls.as_ref(),
             has_filters: !file.filters.is_empty(),
@@ -392,10 +403,11 @@ fn resolve_ends<F>(
     let is_written = |key: &str| site.key(key).is_written() || site.is_cut(key);
     let is_some = ["routes", "cluster", "clusters"].into_iter().any(is_written);
     let protocol = protocol(file, site, is_some || !may_be_none, context.findings);
+    let ends_name = file.name;
     let tls = file.tls.and_then(|file| {
         let spoken = Spoken { protocol, relays: relay.is_some() };
         let former = former.and_then(|former| former.tls.as_ref());
-        tls::listener(file, spoken, &site.key("tls"), former, context)
+        tls::listener((ends_name, file), spoken, &site.key("tls"), former, context)
     });
     BuiltEnds {
         protocol,

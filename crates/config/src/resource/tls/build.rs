@@ -32,9 +32,9 @@ pub(crate) struct Spoken {
     pub(crate) relays: bool,
 }
 
-/// How the TLS of a listener, or of a chain, is ended. `site` is that of `tls`.
+/// How the TLS of a listener, or of a chain, is ended: `name` is that of both. `site` is that of `tls`.
 pub(crate) fn listener<F>(
-    file: &file::ListenerTls,
+    (name, file): ((&str, &str), &file::ListenerTls),
     spoken: Spoken,
     site: &Site<'_>,
     former: Option<&Arc<ListenerTls>>,
@@ -78,7 +78,7 @@ pub(crate) fn listener<F>(
     let reusable = former.filter(|former| former.source.makes_the_same(&source));
     let made = match reusable {
         Some(former) => Arc::clone(&former.context),
-        None => match ServerContext::new(server_options(&source, context.sessions)) {
+        None => match ServerContext::new(server_options(name, &source, context.sessions)) {
             Ok(made) => Arc::new(made),
             Err(error) => {
                 refuse(&error, site, context.findings);
@@ -89,7 +89,11 @@ pub(crate) fn listener<F>(
     Some(share(ListenerTls { context: made, mode: file.mode, source }, former))
 }
 
-fn server_options(source: &ListenerTlsSource, sessions: &ProcessSessions) -> ServerOptions {
+fn server_options(
+    name: (&str, &str),
+    source: &ListenerTlsSource,
+    sessions: &ProcessSessions,
+) -> ServerOptions {
     let ListenerTlsSource {
         certificates,
         versions,
@@ -125,7 +129,7 @@ fn server_options(source: &ListenerTlsSource, sessions: &ProcessSessions) -> Ser
             false => Resumption::Off,
             true if *early_data => Resumption::EarlyData(EarlySessions::new(
                 Arc::clone(&sessions.early),
-                own_scope(source),
+                early_scope(name, source),
             )),
             true if ticket_keys.is_empty() => {
                 let (ring, scope) = (Arc::clone(&sessions.ring), own_scope(source));
@@ -145,6 +149,13 @@ fn own_scope(source: &ListenerTlsSource) -> [u8; 32] {
     let mut parts: Vec<&[u8]> = vec![parameters.as_bytes()];
     parts.extend(certificates.iter().map(|source| &source.chain_pem[..]));
     SharedTickets::scope_of(&parts)
+}
+
+/// That of sessions whose early data may be a request: who has such a one on the way does not choose where it goes.
+fn early_scope((listener, chain): (&str, &str), source: &ListenerTlsSource) -> [u8; 32] {
+    // Names have no control characters.
+    let name = format!("{listener}\0{chain}");
+    SharedTickets::scope_of(&[&own_scope(source), name.as_bytes()])
 }
 
 /// Early data may be sent again by each hop that saw it, so that only requests that are safe can be
@@ -207,7 +218,7 @@ fn certificates<F>(
         };
         certificates.push((source, site));
     }
-    let certificates = with_precedence_of_valid(certificates, context);
+    let certificates = without_outdated_rivals(certificates, context);
     warn_of_rivals(&certificates, context.findings);
     certificates.into_iter().map(|(source, _)| source).collect()
 }
@@ -232,7 +243,7 @@ fn warn_of_rivals(
 
 /// Leaves out those outside of their dates whose names others have that are valid: clients would get them rather than the others where
 /// their keys are cheaper to sign with.
-fn with_precedence_of_valid<'s, F>(
+fn without_outdated_rivals<'s, F>(
     certificates: Vec<(Arc<CertificateSource>, Site<'s>)>,
     context: &mut Context<'_, '_, F>,
 ) -> Vec<(Arc<CertificateSource>, Site<'s>)> {
