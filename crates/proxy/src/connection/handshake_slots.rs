@@ -1,8 +1,8 @@
 //! Which clients' handshakes run, and which of them gives way when there is no room for another.
 //!
 //! A handshake takes a slot with the first byte that its client sends; a client that is silent has
-//! none. The slots of a listener are a queue, ordered by the time of the last complete TLS record (or of
-//! our own signature): a byte now and then does not keep a slot.
+//! none. The slots of a listener are a queue, ordered by the time of the last step that we answered (or of
+//! our own signature): a byte, or a record, now and then does not keep a slot.
 //!
 //! ```text
 //!   listener A   oldest ◄─► … ◄─► newest      3 slots  ┐

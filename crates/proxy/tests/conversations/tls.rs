@@ -583,6 +583,39 @@ fn clients_that_do_not_finish_keep_without_certificate_from_a_handshake() {
     }
 }
 
+/// A record for each byte is no progress: the next to give way is not who waits for our answer to come across a network.
+#[test]
+fn clients_that_send_a_hello_in_pieces_keep_their_places_no_longer_than_others() {
+    hold(&few_handshakes(), |talk, pki| {
+        let mut hello = Vec::new();
+        let begins = |talk: &mut Talk<'_>, hello: &mut Vec<u8>| {
+            let peer = talk.client();
+            let mut client = Secure::client_at(peer, pki.client(&TLS13), "a.example");
+            hello.clear();
+            client.connection.write_tls(hello).unwrap();
+            talk.says(peer, [&hello[..3], &[0, 1], &hello[5..6]].concat());
+            peer
+        };
+        let mut slow: Vec<_> = (0..7).map(|_| begins(talk, &mut hello)).collect();
+        let mut client = Secure::client_at(talk.client(), pki.client(&TLS13), "a.example");
+        let mut whole = Vec::new();
+        client.connection.write_tls(&mut whole).unwrap();
+        talk.says(client.peer, whole);
+        for place in 6..12 {
+            for peer in &slow {
+                if !talk.is_closed(*peer) {
+                    talk.says(*peer, [&hello[..3], &[0, 1], &hello[place..=place]].concat());
+                }
+            }
+            slow.push(begins(talk, &mut hello));
+        }
+        client.turn(talk);
+        assert!(!client.connection.is_handshaking());
+        let closed: Vec<_> = slow.iter().map(|peer| talk.is_closed(*peer)).collect();
+        assert!(closed[..4].iter().all(|is_closed| *is_closed), "{:?} {closed:?}", talk.variant());
+    });
+}
+
 #[test]
 fn a_handshake_that_gives_way_is_counted_with_its_cause() {
     hold(&few_handshakes(), |talk, pki| {

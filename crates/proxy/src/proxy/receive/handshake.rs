@@ -266,8 +266,9 @@ impl Proxy {
         };
         match done {
             Ok((n, done)) => {
+                // A piece of a hello is no step: a client may send one now and then for ever.
                 if let Some(slot) = tls.slot
-                    && (n > 0 || job.is_some() || !out.is_empty())
+                    && (job.is_some() || !out.is_empty())
                 {
                     self.connections.handshakes.touch(slot);
                 }
