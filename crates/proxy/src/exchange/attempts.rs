@@ -10,6 +10,7 @@ use std::time::Duration;
 use config::adaptive::{Adaptive, Sample};
 use config::balance::Balancer;
 use config::outlier::AttemptResult;
+use config::retry::AskedRetries;
 use telemetry::cause::Cause;
 use wire::grpc::{GrpcVariant, Status, is_grpc};
 use wire::head::{Known, ResponseHead};
@@ -242,8 +243,12 @@ impl Exchange {
         match cause {
             Cause::UpstreamGoingAway | Cause::ResponseBodyTooLarge => false,
             // A client may set itself any time for an attempt, too.
-            Cause::TryTimeout if self.asked_retries().is_some() => false,
-            _ if self.has_waited_for_client(since, now) => false,
+            Cause::TryTimeout
+                if self.asked_retries().is_some_and(AskedRetries::has_try_timeout) =>
+            {
+                false
+            }
+            _ if self.has_waited_for_client(now) => false,
             Cause::UpstreamClosed => {
                 let may_be_race = |connection: &Connection| {
                     connection.multiplex().is_none() && connection.requests > 1
@@ -264,17 +269,19 @@ impl Exchange {
     }
 
     /// Whether an endpoint may have given up because the client did not send its request: that would be the client's way to have an
-    /// endpoint ejected for others. Once a response has begun, nothing tells which of the two was waited for; calls of gRPC have no such
-    /// order, and no time for the rest of a body.
-    fn has_waited_for_client(&self, since: Option<Duration>, now: Time) -> bool {
+    /// endpoint ejected for others. Once a response has begun, nothing tells which of the two was waited for.
+    fn has_waited_for_client(&self, now: Time) -> bool {
         if self.request.is_complete {
             return false;
         }
+        let stamps = &self.record.stamps;
         match self.stage() {
-            Stage::Responding { .. } => self.call.is_none(),
+            Stage::Responding { .. } => true,
+            // Behind an interim response it is not measured who is waited for.
+            _ if stamps.first_byte.is_set() => now >= stamps.first_byte + CLIENT_WAIT_MIN,
             _ => {
-                let waited = self.record.stamps.waited_for_body(now);
-                waited >= CLIENT_WAIT_MIN && since.is_none_or(|since| waited >= since / 2)
+                let waited = stamps.waited_for_body(now);
+                waited >= CLIENT_WAIT_MIN && waited >= (now - stamps.write_began) / 2
             }
         }
     }

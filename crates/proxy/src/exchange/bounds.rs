@@ -57,10 +57,13 @@ impl Exchange {
             Wait::ResponseHead => {
                 ("timeouts.response_head of the cluster", cluster.map(|it| it.response_head))
             }
-            Wait::ResponseBody if !self.request.is_complete => (
-                "timeouts.response_body of the cluster, in which the client did not end its request",
-                cluster.map(|it| it.response_body),
-            ),
+            Wait::ResponseBody if !self.request.is_complete => {
+                let bound = cluster?.response_body;
+                let words = format_args!(
+                    "timeouts.response_body of the cluster: {bound:?}, and the client has not ended its request"
+                );
+                return Some(Detail::of(&words));
+            }
             Wait::ResponseBody => {
                 ("timeouts.response_body of the cluster", cluster.map(|it| it.response_body))
             }

@@ -149,7 +149,7 @@ impl Counts {
             version: version_of(exchange),
             status: record.status,
             cause,
-            fault: cause.map_or(Fault::None, |cause| consequence(cause).side.into()),
+            fault: cause.map_or(Fault::None, |cause| fault_of(exchange, cause)),
             failures,
             is_reply: record.is_reply,
             request_bytes: progress.request_bytes,
@@ -170,6 +170,15 @@ impl Exchange {
         let onward = self.connect_target(connections);
         let endpoint = endpoint_of(self).map(|endpoint| &endpoint.address);
         Text::of_address(endpoint.or(onward.as_ref()))
+    }
+}
+
+/// Whose fault it is that an exchange ended for this cause.
+fn fault_of(exchange: &Exchange, cause: Cause) -> Fault {
+    match cause {
+        // A call whose service has not answered at all.
+        Cause::TunnelIdleTimeout if !exchange.progress.has_response => Fault::Upstream,
+        _ => consequence(cause).side.into(),
     }
 }
 

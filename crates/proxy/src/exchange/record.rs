@@ -181,10 +181,14 @@ impl Stamps {
         }
     }
 
-    /// How long the downstream was waited for with its body, before the response began.
+    /// How long the downstream was waited for with its body since the attempt began to be written, and before the response.
     pub(crate) fn waited_for_body(&self, now: Time) -> Duration {
-        let current = between(self.body_since, now.min(self.first_byte));
-        Duration::from_nanos(self.waits.early_body + self.waits.late_body + current)
+        if !self.write_began.is_set() {
+            return Duration::ZERO;
+        }
+        let current = between(self.body_since.max(self.write_began), now.min(self.first_byte));
+        let current = if self.body_since.is_set() { current } else { 0 };
+        Duration::from_nanos(self.waits.late_body + current)
     }
 
     /// So much of the response waits for the downstream that no more of it is read.

@@ -275,6 +275,16 @@ fn clients_cannot_have_an_endpoint_ejected_by_what_they_do() {
             talk.passes(Duration::from_secs(1));
             talk.ends(upstream);
             talk.hears_about(client, "HTTP/1.1 502 ", &[": upstream_closed\n"]);
+            // The same, behind an interim response.
+            let client = talk.client();
+            talk.says(
+                client,
+                "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n",
+            );
+            let upstream = talk.upstream();
+            talk.says(upstream, "HTTP/1.1 100 Continue\r\n\r\n");
+            talk.passes(Duration::from_secs(1));
+            talk.ends(upstream);
             // The same, once the response has begun: until it may take no longer.
             let client = talk.client();
             talk.says(client, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf");
@@ -285,7 +295,7 @@ fn clients_cannot_have_an_endpoint_ejected_by_what_they_do() {
         }
         assert_eq!(talk.detected(), []);
         let why =
-            "timeouts.response_body of the cluster, in which the client did not end its request";
+            "timeouts.response_body of the cluster: 60s, and the client has not ended its request";
         assert!(talk.log().contains(why), "{}", talk.log());
     });
     // It says itself how long an attempt may take.
@@ -314,6 +324,28 @@ fn a_service_that_fails_amid_a_request_is_a_failure() {
         talk.passes(Duration::from_millis(100));
         talk.breaks(upstream);
         talk.hears_about(client, "HTTP/1.1 502 ", &[": upstream_closed\n"]);
+        assert_eq!(talk.detected().len(), 1);
+    });
+    // It waited for its client before there was an attempt.
+    let short = config("{ errors_5xx: 1 }") + "    connections_max: 1\n    connect_timeout: 1s\n";
+    hold_here(&short.replace(", '127.0.0.1:9001', '127.0.0.1:9002'", ""), |talk| {
+        let client = talk.client();
+        talk.says(client, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf");
+        let upstream = talk.connecting();
+        talk.passes(Duration::from_millis(1_100));
+        assert!(talk.is_closed(upstream));
+        assert!(!talk.detected().is_empty());
+    });
+    // The bound on an attempt is its rule's.
+    let rule = config("{ errors_5xx: 1 }")
+        .replace("request_id: false", "request_id: false, trust_retries: true")
+        .replace("cluster: web }]", "cluster: web, retry: { on: [5xx], try_timeout: 1s } }]");
+    hold_here(&rule, |talk| {
+        let client = talk.client();
+        talk.says(client, "GET / HTTP/1.1\r\nHost: x\r\nx-envoy-max-retries: 0\r\n\r\n");
+        talk.upstream();
+        talk.passes(Duration::from_millis(1_100));
+        talk.hears_about(client, "HTTP/1.1 504 ", &[": try_timeout\n"]);
         assert_eq!(talk.detected().len(), 1);
     });
 }

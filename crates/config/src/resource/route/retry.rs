@@ -122,8 +122,10 @@ pub enum Elsewhere {
 )]
 #[serde(rename_all = "snake_case")]
 #[schemars(extend("x-meant" = {
-    "4??": "write retriable_status here, and `status: [429]` with this number beside `on`",
-    "5??": "write retriable_status here, and `status: [503]` with this number beside `on`",
+    "4xx": "write retriable_status here, and `status: [4xx]` beside `on`",
+    "40?": "write retriable_status here, and `status: [409]` with this number beside `on`",
+    "42?": "write retriable_status here, and `status: [429]` with this number beside `on`",
+    "50?": "write retriable_status here, and `status: [503]` with this number beside `on`",
 }))]
 pub enum RetryOn {
     /// A status of 500 or more, and everything that `reset`, `connect_failure` and `refused_stream` include.
@@ -454,6 +456,12 @@ pub struct AskedRetries {
 }
 
 impl AskedRetries {
+    /// Whether it names a bound on each attempt.
+    #[must_use]
+    pub const fn has_try_timeout(&self) -> bool {
+        self.try_timeout.is_some()
+    }
+
     /// Takes the value of `x-envoy-retry-on` or `x-envoy-retry-grpc-on`.
     pub fn set_on(&mut self, value: &[u8]) {
         for asked in list(value) {
