@@ -233,10 +233,12 @@ fn headers_may_have_nulls_and_no_texts_that_are_cut_off() {
     // The class is a field, too.
     assert_eq!(decoded(b""), Ok(1));
     assert_eq!(decoded(&[text, text].concat()), Ok(2));
-    assert_eq!(decoded(&[text, NULL, NULL, text, text, text].concat()), Ok(2));
+    let other = b"\0\0\0\x01b".as_slice();
+    assert_eq!(decoded(&[other, NULL, NULL, text, text, text].concat()), Ok(2));
     let capital = b"\0\0\0\x01A".as_slice();
     let twice = Err(RpcError::Malformed("a key of the header occurs twice"));
     assert_eq!(decoded(&[text, text, capital, text].concat()), twice);
+    assert_eq!(decoded(&[text, text, text, NULL].concat()), twice);
     let key = b"\0\0\0\x07service".as_slice();
     assert_eq!(decoded(&[key, text].concat()), Ok(2));
     assert_eq!(decoded(&[key, text, key, text].concat()), twice);

@@ -142,7 +142,10 @@ pub(super) fn restore_codec(
             let protocol = name.and_then(|name| settings.protocols.find(name));
             // Groups with other protocols are refused; of what is damaged nothing else is expected.
             let Some(protocol) = protocol else { return Codec::Http1(Http1::new()) };
-            let frames = Frames::Rpc(RpcFrames::restored(protocol, settings.rpc, state));
+            let mut frames = RpcFrames::restored(protocol, settings.rpc, state);
+            // What was heard before is not known here.
+            frames.on_sign_of_life(now);
+            let frames = Frames::Rpc(frames);
             Codec::Shared(Box::new(restore_multiplex(frames, rest, buffers, now)))
         }
         SavedCodec::Bytes(codec) => Codec::Bytes(codec),

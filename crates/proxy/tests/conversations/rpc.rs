@@ -351,6 +351,28 @@ fn bodies_and_calls_have_bounds() {
     });
 }
 
+#[test]
+fn calls_beyond_the_limit_wait_for_answers_that_their_client_does_not_take() {
+    let config = CONFIG.replace("routes: all }]", "routes: all, rpc: { requests_max: 2 } }]");
+    hold(&config, |talk| {
+        let client = talk.client();
+        talk.says(client, call(1, "large", ""));
+        let upstream = talk.upstream();
+        talk.heard_bytes(upstream);
+        talk.takes(client, 100);
+        talk.says(upstream, answer(1, &"x".repeat(100_000)));
+        let many = (2..40).map(|id| call(id, "e", "")).collect::<Vec<_>>().concat();
+        talk.says(client, many);
+        assert!(!talk.is_closed(client));
+        talk.takes(client, usize::MAX);
+        let answers = heard(talk, client);
+        assert!(!talk.is_closed(client), "{}", talk.log());
+        let refused = answers.matches("Too Many Requests: client_exchanges_overflow").count();
+        let asked = heard(talk, upstream).matches("call ").count();
+        assert_eq!(refused + asked, 38, "{answers}");
+    });
+}
+
 /// A call of Bolt with a time of its own, in ms.
 fn bolt_call(id: u32, millis: u32, header: &[(&str, &str)]) -> Vec<u8> {
     let text =
@@ -451,15 +473,12 @@ fn a_response_that_is_too_large_or_malformed_becomes_an_error_and_others_arrive(
              answer 2 1: Bad Gateway: response_invalid\n\
              answer 3 0: C\n",
         );
-        // One that would take long ends its connection.
-        talk.says(client, [call(4, "d", ""), call(5, "e", "")].concat());
+        // What is no frame at all ends the connection, for a cause of upstreams.
+        talk.says(client, call(4, "d", ""));
         talk.heard_bytes(upstream);
-        let mut endless = answer(7, "");
-        endless[8..12].copy_from_slice(&u32::MAX.to_be_bytes());
-        talk.says(upstream, endless);
+        talk.says(upstream, [9; 12]);
         assert!(talk.is_closed(upstream));
-        let heard = heard(talk, client);
-        assert_eq!(heard.matches(": Bad Gateway: response_invalid").count(), 2, "{heard}");
+        hears(talk, client, "answer 4 1: Bad Gateway: response_invalid\n");
         let ended = talk.counted("strait_upstream_connections_ended_total");
         assert_eq!(ended.get("response_invalid"), Some(&1), "{ended:?}");
     });
@@ -631,6 +650,10 @@ fn a_long_call_goes_elsewhere_where_its_endpoint_refuses() {
 fn a_connection_on_which_nothing_comes_gets_no_further_calls() {
     let config = CONFIG.replace("9000'] }", "9000'], timeouts: { response_head: 2s } }");
     hold(&config, |talk| {
+        if talk.variant() == Variant::Moving {
+            // What was heard elsewhere is not known.
+            return talk.leave_out();
+        }
         let client = talk.client();
         talk.says(client, call(1, "a", ""));
         let first = talk.upstream();

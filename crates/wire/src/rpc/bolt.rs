@@ -245,9 +245,10 @@ impl RpcProtocol for Bolt {
         let mut names = Vec::with_capacity(16);
         for (name, value) in Header::of(&fixed, bytes) {
             let (name, value) = (name?, value?);
-            let (Some(name), Some(value)) = (name, value) else { continue };
+            let Some(name) = name else { continue };
             let text = bytes.get(name.clone()).unwrap_or_default();
             names.push(text);
+            let Some(value) = value else { continue };
             if let Some(key) = KEYS.iter().position(|known| *known == text) {
                 match key {
                     2 => call.method = value.clone(),

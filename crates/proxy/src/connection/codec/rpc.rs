@@ -85,10 +85,6 @@ enum Reading {
 /// Heartbeats that wait for their answers at most; then these are written before more is read.
 const HEARTBEATS_MAX: usize = 8;
 
-/// Bytes beyond the bound on a response that are read and left out, so that the others on its connection go on. A longer one would keep
-/// them waiting for longer than a new connection takes.
-const DISCARDED_BYTES_MAX: u64 = 64 << 20;
-
 /// What the codec keeps of a call that was given up before the end of its response.
 const BROKEN_OFF: Reply<'static> = Reply { status: 502, reason: "the response was truncated" };
 
@@ -137,7 +133,7 @@ impl RpcFrames {
     }
 
     /// The peer said something.
-    pub(super) const fn on_sign_of_life(&mut self, now: Time) {
+    pub(crate) const fn on_sign_of_life(&mut self, now: Time) {
         self.heard_at = Some(now);
     }
 
@@ -146,7 +142,7 @@ impl RpcFrames {
         self.heard_at
     }
 
-    /// Whether so many calls are under way that no more are read until their answers are written.
+    /// Whether so many calls are under way, or have answers that are not in the queue yet, that no more are read.
     pub(super) fn is_full(&self, streams: &Streams) -> bool {
         self.state.side == Side::Server && streams.len() >= 2 * self.limits.requests_max
     }
@@ -271,7 +267,7 @@ impl RpcFrames {
                 self.begin_request(&frame, head, index, streams)?
             }
             (Side::Client, FrameKind::Response) => {
-                self.begin_response(&frame, head, index, streams)?
+                self.begin_response(&frame, head, index, streams)
             }
             (_, FrameKind::Heartbeat) => {
                 self.state.heartbeats.push(frame.asked);
@@ -347,7 +343,7 @@ impl RpcFrames {
         head: &'b [u8],
         index: &'b mut HeadIndex,
         streams: &Streams,
-    ) -> Result<Decoded<'b>, RpcError> {
+    ) -> Decoded<'b> {
         let slot = u32::try_from(frame.asked.id).ok().filter(|slot| *slot > 0);
         let is_awaited = |slot: &u32| {
             // What was not sent whole cannot be answered.
@@ -356,11 +352,8 @@ impl RpcFrames {
         let Some(slot) = slot.filter(is_awaited) else {
             // It was given up.
             self.state.reading = reading(None, frame.body_len);
-            return Ok(Decoded::Nothing);
+            return Decoded::Nothing;
         };
-        if frame.body_len > self.limits.body_bytes_max.saturating_add(DISCARDED_BYTES_MAX) {
-            return Err(RpcError::BodyTooLarge);
-        }
         let head = if frame.body_len > self.limits.body_bytes_max {
             Err(RpcError::BodyTooLarge)
         } else {
@@ -376,7 +369,7 @@ impl RpcFrames {
                 Element::Invalid { error: Invalid::Rpc(error), input: &[], is_end: true }
             }
         };
-        Ok(Decoded::Of(Slot::of_stream(slot), element))
+        Decoded::Of(Slot::of_stream(slot), element)
     }
 }
 

@@ -10,14 +10,15 @@ use telemetry::events::UpstreamPaused;
 use wire::detect::Detected;
 use wire::h2::ErrorCode;
 
+use crate::agenda::Note;
 use crate::connection::bounds::{OUTBOX_BYTES_MAX, UNDELIVERED_BYTES_MAX};
 use crate::connection::codec::elements::Element;
-use crate::connection::codec::multiplex::{Decoded, Framed, FramesError};
+use crate::connection::codec::multiplex::{Decoded, Framed, FramesError, Multiplex};
 use crate::connection::codec::streams::Stream;
 use crate::connection::codec::watches::Watch;
 use crate::connection::delivery::Lingering;
 use crate::connection::http2::GOAWAY_PING;
-use crate::connection::{ConnectionRole, Downstream, Life, is_peer_behind};
+use crate::connection::{Connection, ConnectionRole, Downstream, Life, is_peer_behind};
 use crate::exchange::stage::Stage;
 use crate::keys::{ConnKey, ExchangeKey, StreamKey, label};
 use crate::listen::drain::DRAIN_IDLE;
@@ -43,7 +44,7 @@ impl Proxy {
             multiplex.on_sign_of_life(now);
         }
         let mut scratch = self.cx.frame_scratch.take().unwrap_or_default();
-        let (mut at, mut has_framed) = (0, false);
+        let mut at = 0;
         let heard = self.connections.frames_heard(key);
         loop {
             let Some(connection) = self.connections.get_mut(key) else {
@@ -61,11 +62,14 @@ impl Proxy {
             if multiplex.owes_many_answers() {
                 multiplex.frame_control(&mut connection.outbox, &mut self.cx.buffers);
             }
-            if multiplex.is_full_of_calls() && !std::mem::replace(&mut has_framed, true) {
+            if multiplex.is_full_of_calls() {
                 self.frame(key, now);
+                if self.connections.multiplex_mut(key).is_some_and(|it| it.is_full_of_calls()) {
+                    // The peer takes no answers: what it asks waits.
+                    break;
+                }
                 continue;
             }
-            has_framed = false;
             let rest = input.get(at..).unwrap_or_default();
             match multiplex.decode(rest, &mut scratch) {
                 Ok((n, Decoded::NeedMore)) => {
@@ -358,6 +362,8 @@ impl Proxy {
 
     /// Lets streams fill a connection's queue.
     pub(in crate::proxy) fn frame(&mut self, key: ConnKey, now: Time) {
+        let multiplex = self.connections.get(key).and_then(Connection::multiplex);
+        let was_full = multiplex.is_some_and(Multiplex::is_full_of_calls);
         loop {
             let Some(connection) = self.connections.get_mut(key) else { return };
             let is_connecting = connection.is_connecting();
@@ -373,6 +379,9 @@ impl Proxy {
         }
         let Some(connection) = self.connections.get(key) else { return };
         let Some(multiplex) = connection.multiplex() else { return };
+        if was_full && !multiplex.is_full_of_calls() {
+            self.cx.agenda.push(Note::Resume(StreamKey::alone(key)));
+        }
         let is_over = multiplex.failure.is_some() || multiplex.is_finished();
         if is_over && connection.is_sent() {
             return self.end_shared(key, now);
