@@ -14,6 +14,7 @@ pub(crate) fn warn(node: &Node, path: Path<'_>, literal: Literal, findings: &mut
                 "write the value itself; `headers` in `routes` may have operators such as \
                  %DOWNSTREAM_REMOTE_ADDRESS%, and see `http.forwarded`"
             }
+            Literal::Body => "write the text itself: bodies have no variables",
             Literal::AllButOperators => {
                 "write an operator such as %DOWNSTREAM_REMOTE_ADDRESS% or %REQ(x-user)%"
             }
@@ -25,10 +26,28 @@ pub(crate) fn warn(node: &Node, path: Path<'_>, literal: Literal, findings: &mut
 /// The first piece of `text` that looks like a variable.
 fn find(text: &str, literal: Literal) -> Option<&str> {
     let starts = text.match_indices(['$', '%']);
-    let foreign = |text| percent(text).filter(|_| literal == Literal::Whole);
+    let foreign = |text| percent(text).filter(|_| literal != Literal::AllButOperators);
+    // Bodies may be scripts, or have the `$ref` of a schema.
+    let dollar = |text| dollar(text).filter(|it| literal != Literal::Body || is_of_nginx(it));
     starts
         .filter_map(|(at, _)| text.get(at..))
         .find_map(|text| dollar(text).or_else(|| foreign(text)))
+}
+
+/// Whether a variable is one that nginx has.
+fn is_of_nginx(variable: &str) -> bool {
+    const KNOWN: [&str; 8] = [
+        "host",
+        "remote_addr",
+        "remote_port",
+        "request_id",
+        "request_uri",
+        "scheme",
+        "server_name",
+        "uri",
+    ];
+    let name = variable.trim_matches(['$', '{', '}']);
+    KNOWN.contains(&name) || name.starts_with("http_")
 }
 
 /// `$name`, `${name}`.

@@ -11,7 +11,7 @@
 //! secret), `x-noun` (what the keys of an object are), `x-meant` (hints for words or keys that other
 //! programs have, in which `*` and `?` are wildcards; under no word, for a key that is missing), `x-literal` (a text, or
 //! each of a map, is taken as it is, so that what looks like a variable is warned of; with `operators` what stands
-//! between percent signs is Strait's own).
+//! between percent signs is Strait's own; with `body` only what nginx and Envoy have).
 
 mod check;
 
@@ -58,6 +58,8 @@ pub(crate) enum Literal {
     Whole,
     /// All but operators such as `%PROTOCOL%`.
     AllButOperators,
+    /// All of it, and what is no variable of nginx or Envoy may look like one.
+    Body,
 }
 
 #[derive(Clone, Debug)]
@@ -290,6 +292,7 @@ impl Shape {
             meant: meant(schema),
             literal: schema.get("x-literal").map(|value| match value.as_str() {
                 Some("operators") => Literal::AllButOperators,
+                Some("body") => Literal::Body,
                 _ => Literal::Whole,
             }),
         })

@@ -313,6 +313,7 @@ fn variables_of_other_programs_are_warned_of_in_header_values() {
     assert_warned(&body("you are $remote_addr"), Some((path, "$remote_addr")));
     assert_warned(&body("you are %REQ(x-user)%"), Some((path, "%REQ(x-user)%")));
     assert_warned(&body("100% for $5"), None);
+    assert_warned(&body("{\"$schema\": \"x\"} $HOME"), None);
 }
 
 #[test]

@@ -333,7 +333,10 @@ pub(crate) fn check_grpc(file: &file::File, site: &Site<'_>, findings: &mut Find
             if rule.matches.grpc != Some(true) {
                 continue;
             }
-            if let Some(name) = route::named_by_rule(rule).find(|name| of_http1.contains(name)) {
+            // Nothing waits for the responses to copies.
+            let mirrors: Vec<_> = rule.mirror.iter().flatten().map(|it| &*it.cluster).collect();
+            let mut named = route::named_by_rule(rule).filter(|name| !mirrors.contains(name));
+            if let Some(name) = named.find(|name| of_http1.contains(name)) {
                 let rule = format!("cluster {name:?} speaks HTTP/1, and gRPC needs HTTP/2");
                 let hint = "add `protocol: http2` to the cluster";
                 site.key("match").key("grpc").warning(findings, Problem::new(rule, hint));

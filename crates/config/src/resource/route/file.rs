@@ -184,7 +184,7 @@ pub struct Respond {
     #[schemars(range(min = 200, max = 599))]
     pub status: u16,
     /// Its body, with the content type `text/plain` unless `headers` sets another.
-    #[schemars(extend("x-literal" = true))]
+    #[schemars(extend("x-literal" = "body"))]
     pub body: String,
     /// Further header fields. Strait sets `content-length` and hop-by-hop fields.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
