@@ -9,6 +9,7 @@ use wire::h2::ErrorCode;
 use wire::head::ResponseHead;
 
 use crate::connection::Connection;
+use crate::exchange::fault::{Retry, consequence};
 use crate::exchange::hedging::WAITS_OF_ATTEMPT;
 use crate::exchange::queued_request::QueuedRequest;
 use crate::exchange::retrying::grpc_status;
@@ -77,7 +78,12 @@ impl Proxy {
             return self.exchanges.note_attempt(key, request, &mut self.cx);
         }
         exchange.progress.attempts = exchange.progress.attempts.saturating_add(1);
-        let decision = decision(exchange, &FailedAttempt::unsent(exchange, Cause::ConnectFailed));
+        // Nothing of it was sent, however the connection ended.
+        let as_cause = match consequence(cause).retry {
+            Retry::Never => cause,
+            _ => Cause::ConnectFailed,
+        };
+        let decision = decision(exchange, &FailedAttempt::unsent(exchange, as_cause));
         let Some(pause) = self.pace(key, decision, None, now) else {
             return self.fail(key, cause, now);
         };
