@@ -447,9 +447,10 @@ impl Proxy {
         self.bound_buffered(now);
     }
 
-    /// Gives memory back that was not needed lately, and looks at what clients hold. Called every ten
+    /// Gives memory back that was not needed lately, looks at what clients hold, and says what has failed. Called every ten
     /// seconds.
     pub fn on_quiet(&mut self) {
+        self.cx.emitter.report_failures();
         self.cx.agenda.trim();
         self.cx.buffers.trim();
         self.look_at_held();

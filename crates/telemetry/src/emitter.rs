@@ -366,6 +366,14 @@ impl Emitter {
         }
     }
 
+    /// Hands on how many have failed since the last that control has heard of. To be called every few seconds.
+    pub fn report_failures(&mut self) {
+        let rest: Vec<_> = self.failures.take_rest().collect();
+        for event in rest {
+            self.hand_on(&event, Audience { is_log: false, is_slow: false, is_failure: true });
+        }
+    }
+
     /// A copy of a request failed, of which [`Emitter::note_failure`] said that control is to hear.
     pub fn copy_failed(&mut self, event: &ExchangeFinished<'_>) {
         self.hand_on(event, Audience { is_log: false, is_slow: false, is_failure: true });

@@ -1,7 +1,7 @@
 //! Warnings that requests fail, at a bounded rate.
 //!
 //! A worker hands one record of each kind of failure on in [`REPORT_INTERVAL`], with how many there were
-//! since the last; so a flood of failures fills no queue. Control adds them up and warns of each kind once in
+//! since the last; so a flood of failures fills no queue. What is left behind a burst follows within ten seconds. Control adds them up and warns of each kind once in
 //! [`WARNING_INTERVAL`]. A kind is a cluster, or without one a listener, and a cause.
 
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use std::fmt;
 
 use crate::access_log::{Line, push_escaped};
 use crate::cause::Cause;
-use crate::events::LabelId;
+use crate::events::{ExchangeFinished, LabelId};
 
 /// Between two records of one kind of failure from one worker, ns.
 const REPORT_INTERVAL: u64 = 1_000_000_000;
@@ -67,6 +67,16 @@ impl FailureCounts {
         }
         kind.reported_at = at;
         std::mem::take(&mut kind.failed)
+    }
+
+    /// What has failed since the last report of each kind, without words, to be reported now.
+    pub(crate) fn take_rest(&mut self) -> impl Iterator<Item = ExchangeFinished<'static>> {
+        self.kinds.iter_mut().filter(|kind| kind.failed > 0).map(|kind| {
+            let (cluster, listener, cause) = kind.of;
+            let failures = std::mem::take(&mut kind.failed);
+            let cause = Some(cause);
+            ExchangeFinished { cluster, listener, cause, failures, ..ExchangeFinished::EMPTY }
+        })
     }
 
     fn place_for(&mut self, kind: Count) -> usize {
@@ -144,8 +154,11 @@ impl Failures {
         }
         let kind = self.kinds.entry(key).or_default();
         kind.failed += u64::from(line.event.failures);
-        kind.detail = line.event.cause_detail.to_vec();
-        kind.endpoint = line.event.endpoint.to_vec();
+        // The rest of a burst has no words.
+        if !line.event.endpoint.is_empty() || !line.event.cause_detail.is_empty() {
+            kind.detail = line.event.cause_detail.to_vec();
+            kind.endpoint = line.event.endpoint.to_vec();
+        }
     }
 
     /// The warnings that are due. `now` is ns of a clock that does not step.
@@ -183,7 +196,6 @@ fn escaped(octets: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::ExchangeFinished;
     use crate::names::{NameHistory, Names};
     use crate::sample::exchange;
 
@@ -213,6 +225,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_left_of_a_burst_is_reported_without_another_failure() {
+        let label = LabelId { slot: 7, generation: 0 };
+        let mut counts = FailureCounts::default();
+        let noted =
+            (0..150).map(|n| counts.note(Some(label), label, Cause::ConnectFailed, SECOND + n));
+        assert_eq!(noted.sum::<u32>(), 1);
+        let rest: Vec<_> = counts.take_rest().collect();
+        let [event] = &rest[..] else { panic!("{rest:?}") };
+        assert_eq!(
+            (event.cluster, event.cause, event.failures),
+            (Some(label), Some(Cause::ConnectFailed), 149)
+        );
+        assert_eq!(counts.take_rest().count(), 0);
+    }
+
+    #[test]
     fn each_kind_is_warned_of_once_a_minute_with_all_of_them() {
         let mut names = Names::default();
         names.insert_cluster(exchange().cluster.unwrap(), "api".into());
@@ -230,11 +258,20 @@ mod tests {
             failures.note(&Line::new(event, &history));
         };
         fail(&mut failures, Cause::ConnectFailed, 1);
+        // The rest of a burst, which says nothing else.
+        let rest = ExchangeFinished {
+            listener: exchange().listener,
+            cluster: exchange().cluster,
+            cause: Some(Cause::ConnectFailed),
+            failures: 2,
+            ..ExchangeFinished::EMPTY
+        };
+        failures.note(&Line::new(rest, &history));
         let first = failures.take_due(0);
         let expected = FailureWarning {
             of: FailureOf::Cluster("api".into()),
             cause: "connect_failed",
-            failed: 1,
+            failed: 3,
             detail: r"\x1b[2J".to_owned(),
             endpoint: "127.0.0.1:9000".to_owned(),
         };
