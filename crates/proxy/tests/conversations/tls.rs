@@ -910,6 +910,32 @@ fn a_hello_that_somebody_else_sends_again_asks_for_nothing() {
     });
 }
 
+/// Who holds the hello back does not choose where the request goes.
+#[test]
+fn a_session_of_one_listener_begins_early_at_no_other() {
+    let second = "
+- name: other
+  address: 127.0.0.1:8444
+  tls: { certificates: [{ chain: a.pem, key: a.key }] }
+  http: { forwarded: off, request_id: false }
+  routes: all
+routes:
+";
+    let config = CONFIG.replacen("\nroutes:\n", second, 1);
+    hold(&config.replace("a.key }]", "a.key }], early_data: true"), |talk, pki| {
+        if talk.variant() == Variant::Moving {
+            return talk.leave_out();
+        }
+        let config = early_client(pki);
+        let upstream = Secure::client(talk, config.clone(), "a.example").is_served(talk);
+        let mut back = Secure::client_at(talk.client_of(1), config, "a.example");
+        back.begins_early(talk, GET);
+        assert_eq!(talk.heard(upstream), "");
+        back.says(talk, GET);
+        talk.hears(upstream, GET);
+    });
+}
+
 #[test]
 fn a_client_that_does_not_finish_its_handshake_well_is_cut_off() {
     hold_early(|talk, pki| {
