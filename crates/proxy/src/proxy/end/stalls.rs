@@ -7,6 +7,7 @@ use telemetry::cause::Cause;
 use crate::keys::{ExchangeKey, PoolId};
 use crate::listen::clients::ClientPlace;
 use crate::proxy::Proxy;
+use crate::tools::detail::Detail;
 use crate::tools::time::Time;
 use crate::upstream::pool::Pool;
 
@@ -82,6 +83,15 @@ impl Proxy {
             let Some(GivesWay { exchange: key, over_share }) = found else { break };
             if let Some(client) = over_share {
                 self.upstream.pools.on_gave_way(id, client, now);
+                let max = cluster.bounds_of(id.priority).connections_max;
+                let words = format_args!(
+                    "its client has more than an eighth of connections_max of the cluster: {max}, and others wait"
+                );
+                self.exchanges.note_detail(key, || Detail::of(&words));
+            } else if let Some(stall) = cluster.timeouts.stall {
+                let words =
+                    format_args!("timeouts.stall of the cluster: {stall:?}, and others wait");
+                self.exchanges.note_detail(key, || Detail::of(&words));
             }
             let is_begun = self.exchanges.get(key).is_some_and(|it| it.progress.has_response);
             if is_begun {

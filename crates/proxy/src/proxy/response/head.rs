@@ -30,7 +30,8 @@ impl Proxy {
         let Some(exchange) = self.exchanges.get_mut(key) else { return };
         let max = exchange.cluster().map_or(0, |cluster| cluster.interim_responses_max);
         if exchange.progress.interim_responses >= max {
-            let words = "more interim responses than allowed";
+            let words =
+                format_args!("interim_responses_max of the cluster: {max}, and one more came");
             self.exchanges.note_detail(key, || Detail::of(&words));
             return self.fail_attempt(key, Cause::ResponseInvalid, now);
         }
